@@ -1,0 +1,1 @@
+"""An e-graph-optimising neural-network compiler: graphs in, specialised WGSL kernels out."""
