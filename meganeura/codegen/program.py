@@ -1,0 +1,23 @@
+"""A program: a plan with the shader of each dispatch. Immutable, and all that a runtime needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meganeura.codegen.render import render
+from meganeura.codegen.shader import Shader
+from meganeura.facts import DeviceFacts
+from meganeura.lower.schedule import Plan
+
+
+@dataclass(frozen=True)
+class Program:
+    """A plan and, for each of its dispatches, the shader to run."""
+
+    plan: Plan
+    shaders: tuple[Shader, ...]
+
+
+def generate(plan: Plan, facts: DeviceFacts) -> Program:
+    """Generate the WGSL of every dispatch of a plan."""
+    return Program(plan, tuple(render(dispatch.kernel, facts) for dispatch in plan.dispatches))
