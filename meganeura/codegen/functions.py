@@ -44,17 +44,17 @@ _UNARY: dict[str, str | dict[DType, str]] = {
     "gelu_tanh": "gelu_tanh({x})",
 }
 _BINARY: dict[str, str | dict[DType, str]] = {
-    "add": {d: "({a} + {b})" for d in (F32, I32, U32)},
-    "sub": {d: "({a} - {b})" for d in (F32, I32, U32)},
-    "mul": {d: "({a} * {b})" for d in (F32, I32, U32)},
+    "add": dict.fromkeys((F32, I32, U32), "({a} + {b})"),
+    "sub": dict.fromkeys((F32, I32, U32), "({a} - {b})"),
+    "mul": dict.fromkeys((F32, I32, U32), "({a} * {b})"),
     "div": {F32: "({a} / {b})", I32: "divide_i32({a}, {b})", U32: "divide_u32({a}, {b})"},
     "mod": {F32: "remainder_f32({a}, {b})", I32: "remainder_i32({a}, {b})", U32: "remainder_u32({a}, {b})"},
     "pow": "power({a}, {b})",
     "maximum": {F32: "larger({a}, {b})", I32: "max({a}, {b})", U32: "max({a}, {b})"},
     "minimum": {F32: "smaller({a}, {b})", I32: "min({a}, {b})", U32: "min({a}, {b})"},
-    "equal": {d: "({a} == {b})" for d in (F32, I32, U32, BOOL)},
-    "less": {d: "({a} < {b})" for d in (F32, I32, U32)},
-    "less_equal": {d: "({a} <= {b})" for d in (F32, I32, U32)},
+    "equal": dict.fromkeys((F32, I32, U32, BOOL), "({a} == {b})"),
+    "less": dict.fromkeys((F32, I32, U32), "({a} < {b})"),
+    "less_equal": dict.fromkeys((F32, I32, U32), "({a} <= {b})"),
     "and": {BOOL: "({a} && {b})"},
     "or": {BOOL: "({a} || {b})"},
     "xor": {BOOL: "({a} != {b})"},
@@ -123,7 +123,10 @@ def literal_expression(value: float, dtype: DType) -> str:
         # The least integer has no literal of its own: the minus sign is an operator.
         return f"i32({wrapped})" if wrapped > -(2**31) else "bitcast<i32>(0x80000000u)"
     if dtype is F16:
-        value = struct.unpack("<e", struct.pack("<e", value))[0] if abs(value) < 65520 else math.copysign(math.inf, value)
+        # struct refuses what rounds beyond the largest float16, 65504.
+        value = (
+            math.copysign(math.inf, value) if abs(value) >= 65520 else struct.unpack("<e", struct.pack("<e", value))[0]
+        )
     bits = _float_bits(value)
     if bits & 0x7F800000 == 0x7F800000:
         return f"from_bits(0x{bits:08x}u)"
