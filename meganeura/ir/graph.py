@@ -274,6 +274,10 @@ class Graph:
 
         return self.rewrite(visit)
 
+    def expand_into(self, op: Op, operands: Sequence[Tensor], keep: Callable[[Op], bool]) -> Tensor:
+        """Add the decomposition of `op`, recursively until `keep` accepts every op, and return its value."""
+        return _expand(self, op, operands, keep)
+
     def __repr__(self) -> str:
         return f"<Graph {self.name!r}: {len(self.nodes)} nodes, {len(self._leaves)} leaves, {len(self.outputs)} outputs>"
 

@@ -1,0 +1,68 @@
+"""Before lowering: replace every op that no kernel family computes by its decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meganeura.facts import DeviceFacts
+from meganeura.ir.graph import Graph, Node, Tensor
+from meganeura.ir.op import Kind, Op
+from meganeura.ir.types import DType, TensorType
+from meganeura.lower.families import has_kernel
+from meganeura.lower.pointwise import is_pointwise
+from meganeura.errors import DeviceError
+
+Rules = dict[int, tuple[str, ...]]
+
+
+def legalize(graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ...]]) -> tuple[Graph, Rules]:
+    """A graph of ops that kernels compute, and the rule names of its nodes carried over.
+
+    Args:
+        rules: for nodes of `graph`, the rewrites that led to them.
+    """
+    _check_features(graph, facts)
+    carried: Rules = {}
+
+    def visit(new: Graph, node: Node, operands: tuple[Tensor, ...]) -> Tensor:
+        before = len(new.nodes)
+        types = [o.node.type for o in operands]
+        if _direct(node.op, types, facts):
+            result = new.apply(node.op, *operands)
+        else:
+            result = new.expand_into(node.op, operands, lambda op: _keeps(op, facts))
+        names = rules.get(node.id, ())
+        if names:
+            carried.update({i: names for i in range(before, len(new.nodes))})
+        return result
+
+    return graph.rewrite(visit), carried
+
+
+def _direct(op: Op, types: list, facts: DeviceFacts) -> bool:
+    if op.name in ("constant", "proj"):
+        return True
+    return (is_pointwise(op) and not _needs_expansion(op)) or has_kernel(op, types, facts)
+
+
+def _keeps(op: Op, facts: DeviceFacts) -> bool:
+    """Inside a decomposition: keep primitives and activations, expand the rest."""
+    return op.kind is Kind.PRIMITIVE or (op.elementwise and not _needs_expansion(op))
+
+
+def _needs_expansion(op: Op) -> bool:
+    # A two-operand activation has no single expression; its pieces do.
+    return op.name == "swiglu"
+
+
+def _check_features(graph: Graph, facts: DeviceFacts) -> None:
+    if facts.has_f16:
+        return
+    for node in graph.nodes:
+        if isinstance(node.type, TensorType) and node.type.dtype is DType.F16:
+            raise DeviceError(
+                f"{facts.name} cannot store float16",
+                op=node.op.name,
+                source=node.sources[0] if node.sources else None,
+                remedy="choose a device with the shader-f16 feature, or use float32",
+            )
