@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from meganeura.runtime.device import adapters
+from meganeura.runtime.adapters import adapters
 
 # OpenGL adapters lack the limits that the kernels need.
 usable = [adapter for adapter in adapters() if adapter.info["backend_type"] != "OpenGL"]

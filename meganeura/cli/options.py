@@ -1,0 +1,157 @@
+"""Options that several commands share, and the types that refuse what makes no sense."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from meganeura import assets
+from meganeura.cli.output import Output
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every command was told.
+
+    Attributes:
+        output: where words go. device: index or part of a name, None for the best.
+        optimize: whether rewrite rules are used. dims: values of symbolic dimensions by name.
+        weights: storage of weights on the device, "f32" or "f16".
+    """
+
+    output: Output = field(default_factory=Output)
+    device: str | None = None
+    optimize: bool = True
+    dims: dict[str, int] = field(default_factory=dict)
+    weights: str = "f32"
+
+
+class Number(click.ParamType):
+    """A finite number within bounds, its text shown in the complaint."""
+
+    name = "number"
+
+    def __init__(self, least: float, most: float, *, integer: bool = False) -> None:
+        self.least, self.most, self.integer = least, most, integer
+        self.name = "integer" if integer else "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number = int(value) if self.integer else float(value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not {'a whole number' if self.integer else 'a number'}", param, ctx)
+        if not math.isfinite(number) or not self.least <= number <= self.most:
+            self.fail(f"{value} is not between {self.least:g} and {self.most:g}", param, ctx)
+        return number
+
+
+class Binding(click.ParamType):
+    """`NAME=VALUE`, split at the first sign; the value is read by another type."""
+
+    name = "binding"
+
+    def __init__(self, value: click.ParamType, metavar: str) -> None:
+        self.value, self.metavar = value, metavar
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return self.metavar
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        name, sign, text = str(value).partition("=")
+        if not sign or not name or not text:
+            self.fail(f"{value!r} is not of the form {self.metavar}", param, ctx)
+        return name, self.value.convert(text, param, ctx)
+
+
+DIMENSION = Binding(Number(0, 2**31 - 1, integer=True), "NAME=N")
+
+
+def once_each(_ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Callback of repeatable `NAME=VALUE` options: a dictionary; the same name twice is a mistake."""
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        twice = sorted({name for name, _ in pairs if sum(name == other for other, _ in pairs) > 1})
+        raise click.BadParameter(f"{', '.join(twice)} is given twice", param=param)
+    return result
+
+
+_DEVICE = click.option(
+    "--device", metavar="WHICH", help="Index or part of the name of the adapter to use (see `meganeura devices`)."
+)
+_NO_OPTIMIZE = click.option(
+    "--no-optimize", is_flag=True, help="One dispatch per primitive operation, no rewrite rules."
+)
+_DIM = click.option(
+    "--dim",
+    "dims",
+    type=DIMENSION,
+    multiple=True,
+    callback=once_each,
+    help="Value of a symbolic dimension; repeatable.",
+)
+_WEIGHTS = click.option(
+    "--weights", type=click.Choice(["f32", "f16"]), default="f32", show_default=True, help="How weights are stored."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON value to stdout and nothing else there.")
+_VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Log what happens, and show traces of errors.")
+
+
+def common_options(*, compiles: bool = True) -> Callable[[Function], Function]:
+    """Decorator: the options shared by commands, handed over as one `Common` called `common`.
+
+    Args:
+        compiles: False for commands that compile nothing, which only have --json and --verbose.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def wrapped(*args: Any, as_json: bool, verbose: bool, **kwargs: Any) -> Any:
+            start_logging(verbose)
+            output = Output(as_json)
+            chosen: dict[str, Any] = {}
+            if compiles:
+                chosen = {key: kwargs.pop(key) for key in ("device", "dims", "weights")}
+                chosen["optimize"] = not kwargs.pop("no_optimize")
+            return function(*args, common=Common(output=output, **chosen), **kwargs)
+
+        options = [_DEVICE, _NO_OPTIMIZE, _DIM, _WEIGHTS] if compiles else []
+        for option in reversed([*options, _JSON, _VERBOSE]):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def model_argument(function: Function) -> Function:
+    """Decorator: the MODEL argument, a path or the name of a model that can be fetched."""
+    return click.argument("model", metavar="MODEL")(function)
+
+
+def find_model(model: str, output: Output) -> Path:
+    """The file that MODEL means, fetched when it is a known name and no file is called so."""
+    path = Path(model)
+    if path.exists() or model not in assets.ASSETS:
+        return path
+    with output.download(f"fetching {model}") as progress:
+        return assets.fetch(model, progress)
+
+
+def start_logging(verbose: bool) -> None:
+    """Send the package's log to stderr, warnings only unless asked for more."""
+    logger = logging.getLogger("meganeura")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
