@@ -1,1 +1,156 @@
-"""An e-graph-optimising neural-network compiler: graphs in, specialised WGSL kernels out."""
+"""An e-graph-optimising neural-network compiler: graphs in, specialised WGSL kernels out.
+
+    import meganeura as mg
+    model = mg.compile("model.onnx")
+    outputs = model(input_ids=ids, attention_mask=mask)
+
+Heavy parts (the e-graph engine, the device, tokenizers) are imported when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import meganeura.ops  # noqa: F401  (registers the ops)
+from meganeura.errors import (
+    CheckpointError,
+    DeviceError,
+    GraphError,
+    ImportFailure,
+    InputError,
+    LimitError,
+    MeganeuraError,
+    RuleError,
+)
+from meganeura.ir.dims import symbol
+from meganeura.ir.graph import Graph, Tensor
+from meganeura.ir.text import format_graph, parse_graph
+from meganeura.ir.types import DType
+from meganeura.options import CompileOptions, SearchLimits
+from meganeura.ops.build import (
+    argmax,
+    attention,
+    concat,
+    cos,
+    embedding,
+    equal,
+    erf,
+    exp,
+    expand,
+    gather,
+    gelu,
+    layer_norm,
+    log,
+    log_softmax,
+    max,
+    maximum,
+    mean,
+    merge_heads,
+    min,
+    minimum,
+    relu,
+    rms_norm,
+    rsqrt,
+    sigmoid,
+    silu,
+    sin,
+    softmax,
+    split_heads,
+    sqrt,
+    sum,
+    swiglu,
+    tanh,
+    where,
+)
+
+if TYPE_CHECKING:
+    from meganeura.compiler import CompiledModel, CompiledProgram, compile, reference
+    from meganeura.frontends import load
+    from meganeura.runtime.device import Device
+    from meganeura.runtime.session import Session
+    from meganeura.text import LanguageModel
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "CompiledModel": "meganeura.compiler",
+    "CompiledProgram": "meganeura.compiler",
+    "compile": "meganeura.compiler",
+    "reference": "meganeura.compiler",
+    "load": "meganeura.frontends",
+    "Device": "meganeura.runtime.device",
+    "Session": "meganeura.runtime.session",
+    "LanguageModel": "meganeura.text",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'meganeura' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "CheckpointError",
+    "CompileOptions",
+    "CompiledModel",
+    "CompiledProgram",
+    "DType",
+    "Device",
+    "DeviceError",
+    "Graph",
+    "GraphError",
+    "ImportFailure",
+    "InputError",
+    "LanguageModel",
+    "LimitError",
+    "MeganeuraError",
+    "RuleError",
+    "SearchLimits",
+    "Session",
+    "Tensor",
+    "argmax",
+    "attention",
+    "compile",
+    "concat",
+    "cos",
+    "embedding",
+    "equal",
+    "erf",
+    "exp",
+    "expand",
+    "format_graph",
+    "gather",
+    "gelu",
+    "layer_norm",
+    "load",
+    "log",
+    "log_softmax",
+    "max",
+    "maximum",
+    "mean",
+    "merge_heads",
+    "min",
+    "minimum",
+    "parse_graph",
+    "reference",
+    "relu",
+    "rms_norm",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "softmax",
+    "split_heads",
+    "sqrt",
+    "sum",
+    "swiglu",
+    "symbol",
+    "tanh",
+    "where",
+]
