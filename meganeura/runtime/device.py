@@ -20,6 +20,7 @@ from meganeura.runtime.adapters import (
     facts_of,
     wgpu_module,
 )
+from meganeura.runtime.recording import PublicCommands, commands_for
 
 _SUBGROUP_SHADER = "subgroup_size"
 
@@ -91,6 +92,15 @@ class Device:
         shader = Shader("subgroup_size", render_template(_SUBGROUP_SHADER), (1, 1, 1), ("read_write",))
         (size,) = self.run(shader, [np.zeros(1, np.uint32)])
         return int(size[0])
+
+    @cached_property
+    def commands(self) -> PublicCommands:
+        """How dispatches are recorded, submitted and read back here."""
+        return commands_for(self.wgpu)
+
+    def wait(self) -> None:
+        """Block until the device has done all that was submitted."""
+        self.commands.wait_idle()
 
     # ---- objects ---------------------------------------------------------------------------------
 
