@@ -148,7 +148,10 @@ def bind_shape(shape: Shape, dims: Mapping[str, int]) -> Shape:
 def parse_dim(text: str) -> Dim:
     """Read a dimension as `repr` prints it: `3`, `batch`, `2*batch*seq+1`."""
     total: Dim = 0
-    for part in re.findall(r"[+-]?[^+-]+", text.replace(" ", "")):
+    parts = re.findall(r"[+-]?[^+-]+", text.replace(" ", ""))
+    if not parts or "".join(parts) != text.replace(" ", ""):
+        raise GraphError(f"not a dimension: {text!r}", remedy="use ints, names, '*', '+' and '-'")
+    for part in parts:
         sign, body = (-1, part[1:]) if part[0] == "-" else (1, part.lstrip("+"))
         product: Dim = sign
         for atom in body.split("*"):

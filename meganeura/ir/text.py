@@ -30,7 +30,7 @@ from meganeura.ir.op import OPS, Op
 from meganeura.ir.types import DType, TensorType, as_dtype
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<comment>\#[^\n]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<node>%\d+)|(?P<number>-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan)(?![\w.*:/+]))|(?P<word>[\w.*+:/-]+)|(?P<punct>[{}()\[\],;=@]))""",
+    r"""\s*(?:(?P<comment>\#[^\n]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<node>%\d+)|(?P<number>-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan)(?![\w.*:/+]))|(?P<word>[\w-][\w.*+:/-]*)|(?P<punct>[{}()\[\],;:=@]))""",
     re.VERBOSE,
 )
 
@@ -137,7 +137,7 @@ class _Parser:
             else:
                 self._statement(graph)
         self.next(value="}")
-        graph.constants = {k: v for k, v in self.constants.items() if k in self._used(graph)}
+        graph.constants = {key: self.constants[key] for key in sorted(self._used(graph))}
         return graph
 
     def _used(self, graph: Graph) -> set[str]:
