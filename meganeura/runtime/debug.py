@@ -1,8 +1,9 @@
 """Debug aids of bound programs: poison between the tenants of a buffer, and guards after tensors.
 
-Poison is NaN written over a temporary buffer whenever a new tensor moves in, and over all temporaries and outputs at the start
-of a call: a kernel that reads a tensor whose time is over, or leaves part of its output out, then shows in the results.
-Guards are NaN bytes after a tensor inside its binding: a read there shows in the results, a write when they are checked.
+Poison is NaN written over a temporary buffer whenever a new tensor moves in, and over all temporaries and outputs at
+the start of a call: a kernel that reads a tensor whose time is over, or leaves part of its output out, then shows in
+the results. Guards are NaN bytes after a tensor inside its binding: a read there shows in the results, a write when
+they are checked.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from meganeura.codegen.shader import Shader
+from meganeura.codegen.template import render_template
 from meganeura.errors import DeviceError, LimitError
 from meganeura.facts import DeviceFacts, Limits
 from meganeura.runtime.adapters import (
@@ -87,8 +88,6 @@ class Device:
         if least == most and least > 0:
             return least
         # An adapter that names a range may still always use one size: ask a shader.
-        from meganeura.codegen.template import render_template
-
         shader = Shader("subgroup_size", render_template(_SUBGROUP_SHADER), (1, 1, 1), ("read_write",))
         (size,) = self.run(shader, [np.zeros(1, np.uint32)])
         return int(size[0])

@@ -1,14 +1,14 @@
 """Recording dispatches, submitting them, and reading mapped buffers, with as little Python per dispatch as possible.
 
-A WebGPU command buffer can be submitted once, so every call records its dispatches again. Through wgpu-py's classes that
-costs 4 us a dispatch; through its C library, with the handles looked up once, under 2 us. The classes remain the fallback,
-for a version of wgpu-py whose internals differ. Errors of the quick path surface when the recording is finished.
+A WebGPU command buffer can be submitted once, so every call records its dispatches again. Through wgpu-py's classes
+that costs 4 us a dispatch; through its C library, with the handles looked up once, under 2 us. The classes remain the
+fallback, for a version of wgpu-py whose internals differ. Errors of the quick path surface when the recording ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from meganeura.errors import DeviceError
 from meganeura.runtime.adapters import wgpu_module
@@ -92,10 +92,11 @@ class NativeCommands(PublicCommands):
 
     def __init__(self, device: Any) -> None:
         super().__init__(device)
-        from wgpu.backends.wgpu_native._api import libf
-        from wgpu.backends.wgpu_native._ffi import ffi, lib
+        from wgpu.backends.wgpu_native import _api, _ffi
 
-        self._ffi, self._lib, self._checked = ffi, lib, libf
+        # Functions of `libf` raise the errors of their call, at a price; those of `lib` are bare.
+        lib, libf = cast(Any, _ffi.lib), cast(Any, _api.libf)
+        self._ffi, self._lib, self._checked = cast(Any, _ffi.ffi), lib, libf
         self._set_pipeline = lib.wgpuComputePassEncoderSetPipeline
         self._set_group = lib.wgpuComputePassEncoderSetBindGroup
         self._dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups

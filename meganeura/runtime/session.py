@@ -13,7 +13,7 @@ from meganeura.errors import InputError, LimitError
 from meganeura.lower.schedule import Buffer, Operand, Port
 from meganeura.options import CompileOptions
 from meganeura.runtime.device import Device
-from meganeura.runtime.interface import byte_range, convert, from_bytes, pieces, stored
+from meganeura.runtime.interface import PIECE_BYTES, byte_range, convert, from_bytes, pieces, stored
 
 logger = logging.getLogger("meganeura")
 
@@ -48,6 +48,7 @@ class Session:
         self.options = options or CompileOptions()
         self._constants: dict[str, Resident] = {}
         self._states: dict[str, tuple[Resident, Operand]] = {}
+        self._unflushed = 0
 
     # ---- buffers ---------------------------------------------------------------------------------
 
@@ -95,10 +96,12 @@ class Session:
         for piece in pieces(array, kind.dtype):
             queue.write_buffer(resident.buffer, at, piece)
             at += piece.nbytes
-            if resident.nbytes > piece.nbytes:
-                # Flush, or the queue would hold a staging copy of everything that was written.
+            self._unflushed += piece.nbytes
+            if self._unflushed >= PIECE_BYTES:
+                # The queue holds a copy of everything written since the last submission.
                 queue.submit([])
                 self.device.wait()
+                self._unflushed = 0
         if at > resident.nbytes:
             raise InputError(f"the data of {resident.name!r} does not fit its buffer", source=resident.name)
 

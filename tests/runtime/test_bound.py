@@ -61,18 +61,18 @@ def test_a_chain_over_shared_temporaries(device: Device, options: CompileOptions
 
 def test_nothing_is_created_between_calls(device: Device) -> None:
     made: list[str] = []
+    kind: Any = type(device.wgpu)
     bound = bind(device, chain())
     x = np.ones(N, np.float32)
     bound.run({"x": x})
-    original = type(device.wgpu).__getattribute__
 
-    class Watch(type(device.wgpu)):  # type: ignore[misc]
+    class Watch(kind):
         def __getattribute__(self, name: str) -> Any:
             if name.startswith("create_"):
                 made.append(name)
-            return original(self, name)
+            return super().__getattribute__(name)
 
-    kind, before = type(device.wgpu), device.counts.copy()
+    before = device.counts.copy()
     device.wgpu.__class__ = Watch
     try:
         bound.run({"x": x})

@@ -34,7 +34,7 @@ def operand(*shape: int, dtype: DType = DType.F32, strides: Sequence[int] | None
 
 
 def elementwise(body: str, dtypes: Sequence[DType], count: int, label: str = "toy", writes: int = 1) -> Shader:
-    """A shader over arrays `b0`, `b1`, ... whose body sets elements `i` below `count`; the last `writes` are written."""
+    """A shader over arrays `b0`, `b1`, ... whose body sets elements `i` below `count` of the last `writes` ones."""
     access = ["read"] * (len(dtypes) - writes) + ["read_write"] * writes
     lines = ["enable f16;"] if DType.F16 in dtypes else []
     lines += [
