@@ -25,7 +25,7 @@ class Common:
     Attributes:
         output: where words go. device: index or part of a name, None for the best.
         optimize: whether rewrite rules are used. dims: values of symbolic dimensions by name.
-        weights: storage of weights on the device, "f32" or "f16".
+        weights: storage of weights on the device, "f32" or "f16". rules: paths of further rule files.
     """
 
     output: Output = field(default_factory=Output)
@@ -33,6 +33,7 @@ class Common:
     optimize: bool = True
     dims: dict[str, int] = field(default_factory=dict)
     weights: str = "f32"
+    rules: tuple[str, ...] = ()
 
 
 class Number(click.ParamType):
@@ -103,6 +104,7 @@ _DIM = click.option(
 _WEIGHTS = click.option(
     "--weights", type=click.Choice(["f32", "f16"]), default="f32", show_default=True, help="How weights are stored."
 )
+_RULES = click.option("--rules", metavar="FILE", multiple=True, help="A further rule file (.egg); repeatable.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON value to stdout and nothing else there.")
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Log what happens, and show traces of errors.")
 
@@ -121,11 +123,11 @@ def common_options(*, compiles: bool = True) -> Callable[[Function], Function]:
             output = Output(as_json)
             chosen: dict[str, Any] = {}
             if compiles:
-                chosen = {key: kwargs.pop(key) for key in ("device", "dims", "weights")}
+                chosen = {key: kwargs.pop(key) for key in ("device", "dims", "weights", "rules")}
                 chosen["optimize"] = not kwargs.pop("no_optimize")
             return function(*args, common=Common(output=output, **chosen), **kwargs)
 
-        options = [_DEVICE, _NO_OPTIMIZE, _DIM, _WEIGHTS] if compiles else []
+        options = [_DEVICE, _NO_OPTIMIZE, _DIM, _WEIGHTS, _RULES] if compiles else []
         for option in reversed([*options, _JSON, _VERBOSE]):
             wrapped = option(wrapped)
         return wrapped

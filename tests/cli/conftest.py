@@ -1,0 +1,72 @@
+"""The command line as a person has it: typed into a shell, looked at through its streams and exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What one line typed into a shell left behind."""
+
+    line: str
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """stdout as JSON: fails when anything else went there."""
+        return json.loads(self.out)
+
+    def done(self) -> Typed:
+        """The same, after checking that the command went well."""
+        assert self.code == 0, f"{self.line}\n{self.err}"
+        return self
+
+    def refused(self, *words: str) -> Typed:
+        """The same, after checking that it was refused as promised: code 2, one message that names `words`."""
+        assert self.code == 2, f"{self.line}: code {self.code}\n{self.err}"
+        assert "Traceback" not in self.err and "panicked" not in self.err, self.err
+        assert "mistake in meganeura" not in self.err, self.err
+        complaints = [line for line in self.err.splitlines() if line.startswith("error:")]
+        assert len(complaints) == 1, self.err
+        for word in words:
+            assert word in complaints[0], self.err
+        return self
+
+
+Shell = Callable[..., Typed]
+
+
+@pytest.fixture(scope="session")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """Types `meganeura ARGUMENTS` into a shell, in a folder of its own; `{name}` in the line is replaced and quoted."""
+    folder = tmp_path_factory.mktemp("shell")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+    def type_line(line: str, stdin: str = "", timeout: float = 240, **values: object) -> Typed:
+        quoted = {name: shlex.quote(str(value)) for name, value in values.items()}
+        command = f"{shlex.quote(sys.executable)} -m meganeura {line.format(**quoted)}"
+        variables = {**os.environ, "PYTHONPATH": root}
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=variables,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        return Typed(line, done.returncode, done.stdout, done.stderr)
+
+    return type_line

@@ -1,0 +1,120 @@
+"""What holds for every command: help, mistakes, exit codes, streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from meganeura.cli.app import COMMANDS, main
+from meganeura.cli.output import error_fields
+from meganeura.errors import LimitError
+from tests.cli.conftest import Shell
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_help_lists_every_command(shell: Shell) -> None:
+    told = shell("--help").done().out
+    for name, sentence in COMMANDS.items():
+        assert f"  {name} " in told
+        assert sentence.split()[0] in told
+    assert shell("").done().out == told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches_by_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "Example" in told
+    assert f"  meganeura {name}" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("nonsense", "nonsense"),
+        ("devices --nonsense", "--nonsense"),
+        ("run", "MODEL"),
+        ("rules show", "NAME"),
+        ("opt model.onnx --print-after nonsense", "nonsense"),
+    ],
+)
+def test_usage_mistakes(shell: Shell, line: str, word: str) -> None:
+    typed = shell(line).refused(word)
+    assert typed.out == ""
+    error = shell(f"{line} --json").refused(word).json["error"]
+    assert error["type"] == "InputError"
+    assert word in error["message"]
+
+
+@pytest.mark.parametrize("failure", [LimitError("too big", limit="4"), OSError(28, "no room"), MemoryError()])
+def test_failures_become_one_message(
+    failure: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    @click.option("--json", "as_json", is_flag=True)
+    def command(as_json: bool) -> None:
+        raise failure
+
+    monkeypatch.setattr("meganeura.cli.app._Commands.get_command", lambda *_: command)
+    assert main(["run", "--json"]) == 2
+    streams = capsys.readouterr()
+    assert json.loads(streams.out) == {"error": error_fields(failure)}
+    assert streams.err.startswith("error: ") and "Traceback" not in streams.err
+
+
+def test_a_panic_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Panic(BaseException):
+        pass
+
+    @click.command()
+    def command() -> None:
+        raise Panic("inside a library")
+
+    monkeypatch.setattr("meganeura.cli.app._Commands.get_command", lambda *_: command)
+    assert main(["run"]) == 2
+    told = capsys.readouterr().err
+    assert "inside a library" in told and "Traceback" not in told
+    assert main(["run", "-v"]) == 2 or "Traceback" in capsys.readouterr().err
+
+
+def test_interrupts_are_clean() -> None:
+    code = "import signal, time, meganeura.cli.interrupt as i, meganeura.cli.app as a\n"
+    code += "a.cli.main = lambda **_: (print('ready', flush=True), time.sleep(60))\n"
+    code += "raise SystemExit(a.main([]))"
+    _interrupt_when_ready(code)
+
+
+def test_interrupts_inside_device_calls_are_clean() -> None:
+    # An exception raised in there would be printed and lost: wgpu runs Python callbacks inside C calls.
+    code = "import meganeura.cli.app as a, time\n"
+    code += "inner = {'__name__': 'wgpu.fake', 'time': time}\n"
+    code += "exec(\"def call():\\n    try:\\n        print('ready', flush=True); time.sleep(60)\\n"
+    code += "    except BaseException: print('lost')\", inner)\n"
+    code += "a.cli.main = lambda **_: inner['call']()\n"
+    code += "raise SystemExit(a.main([]))"
+    assert "lost" not in _interrupt_when_ready(code)
+
+
+def _interrupt_when_ready(code: str) -> str:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True, env=variables) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    return out
+
+
+def test_a_reader_that_leaves_is_no_trouble(shell: Shell) -> None:
+    assert "Broken" not in shell("rules list --json | head -n 1").done().err
