@@ -21,7 +21,8 @@ from meganeura.ir.types import DType
 from meganeura.lower.pointwise import PointwiseKernel
 from meganeura.lower.schedule import Operand
 
-_WIDTH = 64
+_NARROW, _WIDE = 64, 256
+"""Invocations per workgroup: wide ones cost less per element where there are many, narrow ones fill more cores."""
 
 
 @renders(PointwiseKernel)
@@ -29,6 +30,7 @@ def render_pointwise(kernel: PointwiseKernel, facts: DeviceFacts) -> Shader:
     """The shader of a region: bindings are the region's inputs in order, then the output."""
     output = kernel.outputs[0]
     count = output.layout.size
+    width = min(_WIDE if count >= 16 * _WIDE else _NARROW, facts.limits.max_invocations)
     body = _Body(kernel)
     body.store()
     code = "\n".join("    " + line for line in body.lines)
@@ -39,7 +41,7 @@ def render_pointwise(kernel: PointwiseKernel, facts: DeviceFacts) -> Shader:
     stored_half = any(o.dtype is DType.F16 for o in (*kernel.inputs, output))
     text = render_template(
         "pointwise",
-        {"COUNT": count, "WIDTH": _WIDTH},
+        {"COUNT": count, "WIDTH": width},
         code={
             "enables": "enable f16;" if stored_half or "f16(" in code else "",
             "bindings": "\n".join(bindings),
@@ -47,7 +49,7 @@ def render_pointwise(kernel: PointwiseKernel, facts: DeviceFacts) -> Shader:
             "body": code,
         },
     )
-    groups = fold_grid(-(-count // _WIDTH), facts.limits, kernel.label)
+    groups = fold_grid(-(-count // width), facts.limits, kernel.label)
     return Shader(kernel.label, text, groups, ("read",) * last + ("read_write",))
 
 
