@@ -1,4 +1,4 @@
-"""How byte-pair vocabularies cut text into words before merging, by the name a GGUF file gives in `tokenizer.ggml.pre`."""
+"""How byte-pair vocabularies cut text into words before merging, by the name in `tokenizer.ggml.pre`."""
 
 from __future__ import annotations
 

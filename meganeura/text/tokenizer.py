@@ -111,7 +111,7 @@ class Tokenizer:
 
         unknown = self._id("unknown")
         scores = self._numbers("tokenizer.ggml.scores")
-        options = {"byte_fallback": True, "fuse_unk": True}
+        options: dict[str, Any] = {"byte_fallback": True, "fuse_unk": True}
         if unknown is not None:
             options["unk_token"] = self.tokens[unknown]
         backend = self._bpe(self._merges_by_score(scores), **options)

@@ -109,6 +109,9 @@ def read_config(file: GgufFile) -> DecoderConfig:
             source="token_embd.weight",
             shapes=str(list(table)),
         )
+    theta, eps = data.number("rope.freq_base", 10000.0), data.number("attention.layer_norm_rms_epsilon", 1e-5)
+    if theta <= 0 or eps < 0:
+        raise ImportFailure(f"{file.path.name}: rope base {theta} or norm epsilon {eps} makes no sense")
     return DecoderConfig(
         architecture=architecture,
         name=str(file.metadata.get("general.name", file.path.stem)),
@@ -121,9 +124,9 @@ def read_config(file: GgufFile) -> DecoderConfig:
         feed_forward=data.count("feed_forward_length"),
         vocabulary=table[0],
         context=data.count("context_length"),
-        rms_eps=float(data.number("attention.layer_norm_rms_epsilon", 1e-5)),
+        rms_eps=float(eps),
         rotary=rotary,
-        theta=float(data.number("rope.freq_base", 10000.0)),
+        theta=float(theta),
         interleaved=INTERLEAVED_ROTARY[architecture],
         position_scale=_position_scale(file, data),
     )

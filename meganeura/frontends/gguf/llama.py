@@ -125,7 +125,7 @@ class _Block:
         return x
 
     def head(self, x: Tensor) -> Tensor:
-        """Final norm and logits: `[1, width]` to `[1, vocabulary]`; the embedding is the head where the file has none."""
+        """Final norm and logits, `[1, width]` to `[1, vocabulary]`; the embedding serves where there is no own head."""
         own = self.owner.weights.get("output.weight") is not None
         return self.linear(self.norm(x, "output_norm"), "output" if own else "token_embd", self.config.vocabulary)
 

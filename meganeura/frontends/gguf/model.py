@@ -35,9 +35,7 @@ class DecoderFile:
     Raises ImportFailure for a file that can't be used, InputError for a context that makes no sense.
     """
 
-    def __init__(
-        self, path: str | Path | GgufFile, context: int | None = None, cache: DType | str = DType.F32
-    ) -> None:
+    def __init__(self, path: str | Path | GgufFile, context: int | None = None, cache: DType | str = DType.F32) -> None:
         self.file = path if isinstance(path, GgufFile) else GgufFile(path)
         self.config: DecoderConfig = read_config(self.file)
         self.context = _checked_context(context, self.config.context)
@@ -66,7 +64,8 @@ class DecoderFile:
         def get(name: str) -> ConstantData | None:
             return self.file.constant(name) if name in self.file.tensors else None
 
-        factors = self.file.array("rope_freqs.weight").astype(np.float64) if "rope_freqs.weight" in self.file.tensors else None
+        name = "rope_freqs.weight"
+        factors = self.file.array(name).astype(np.float64) if name in self.file.tensors else None
         # Angles in float64: a float32 angle is off by more than the tolerance at large positions.
         angles = np.arange(self.context)[:, None] * rotary_frequencies(self.config, factors)
         cos, sin = (constant_from_array(table(angles).astype(np.float32)) for table in (np.cos, np.sin))
@@ -76,13 +75,11 @@ class DecoderFile:
 class _DecoderModel:
     """What the two programs have in common; a `Model`."""
 
-    name = ""
+    name: str
     outputs = ("logits",)
 
-    def __init__(self, graphs: DecoderGraphs) -> None:
-        self.graphs = graphs
-
-    inputs: dict[str, TensorType] = {}
+    def __init__(self, graphs: DecoderGraphs, inputs: dict[str, TensorType], symbols: set[str]) -> None:
+        self.graphs, self.inputs, self.symbols = graphs, inputs, symbols
 
     @property
     def input_limits(self) -> dict[str, Dim]:
@@ -96,9 +93,8 @@ class PrefillModel(_DecoderModel):
     name = "prefill"
 
     def __init__(self, graphs: DecoderGraphs) -> None:
-        super().__init__(graphs)
-        self.inputs = {"ids": TensorType(DType.I32, (symbol("n"),)), "last": TensorType(DType.U32, (1,))}
-        self.symbols = {"n"}
+        inputs = {"ids": TensorType(DType.I32, (symbol("n"),)), "last": TensorType(DType.U32, (1,))}
+        super().__init__(graphs, inputs, {"n"})
 
     @property
     def input_limits(self) -> dict[str, Dim]:
@@ -123,9 +119,8 @@ class StepModel(_DecoderModel):
     name = "step"
 
     def __init__(self, graphs: DecoderGraphs) -> None:
-        super().__init__(graphs)
-        self.inputs = {"id": TensorType(DType.I32, (1,)), "position": TensorType(DType.U32, (1,))}
-        self.symbols: set[str] = set()
+        inputs = {"id": TensorType(DType.I32, (1,)), "position": TensorType(DType.U32, (1,))}
+        super().__init__(graphs, inputs, set())
 
     @property
     def input_limits(self) -> dict[str, Dim]:

@@ -71,10 +71,16 @@ class GgufFile:
             if key in self.metadata:
                 raise cursor.failure(f"metadata key {key!r} stands there twice")
             self.metadata[key] = cursor.value(cursor.integer("<I", f"type of {key!r}"), f"value of {key!r}")
-        if int(self.metadata.get("split.count", 1) or 1) > 1:
+        if self._whole("split.count", 1) > 1:
             raise cursor.failure("the model is split over several files", remedy="join the parts into one file")
         self.tensors = self._tensor_table(cursor, tensor_count)
         self._identity = self._digest(cursor.at)
+
+    def _whole(self, key: str, default: int) -> int:
+        value = self.metadata.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ImportFailure(f"{self.path.name}: metadata {key!r} is not a whole number", source=key)
+        return value
 
     def _tensor_table(self, cursor: _Cursor, count: int) -> dict[str, TensorInfo]:
         records = []
@@ -86,7 +92,7 @@ class GgufFile:
             shape = tuple(cursor.integer("<Q", f"dimensions of {name!r}") for _ in range(rank))[::-1]
             code = cursor.integer("<I", f"element type of {name!r}")
             records.append((name, shape, code, cursor.integer("<Q", f"offset of {name!r}")))
-        alignment = int(self.metadata.get("general.alignment", 32))
+        alignment = self._whole("general.alignment", 32)
         if alignment < 1 or alignment & (alignment - 1):
             raise cursor.failure(f"general.alignment is {alignment}, not a power of two")
         data = -(-cursor.at // alignment) * alignment
@@ -116,7 +122,8 @@ class GgufFile:
         nbytes = elements // encoding.block * encoding.block_bytes
         if start + nbytes > cursor.end:
             raise ImportFailure(
-                f"{cursor.label} is truncated: tensor {name!r} ends at byte {start + nbytes}, the file has {cursor.end}",
+                f"{cursor.label} is truncated: tensor {name!r} ends at byte {start + nbytes}, "
+                f"the file has {cursor.end}",
                 source=name,
                 remedy="fetch the file again",
             )
@@ -156,9 +163,7 @@ class GgufFile:
                 remedy=f"use a file in one of {', '.join(e.name for e in ENCODINGS.values() if e.known)}",
             )
         dtype = DType.I32 if info.encoding.integer else DType.F32
-        return ConstantData(
-            f"gguf:{self._identity}/{name}", TensorType(dtype, info.shape), lambda: self.array(name)
-        )
+        return ConstantData(f"gguf:{self._identity}/{name}", TensorType(dtype, info.shape), lambda: self.array(name))
 
     def _forget(self, info: TensorInfo) -> None:
         # Pages already read count as this process' memory until the kernel is told that they may go.
