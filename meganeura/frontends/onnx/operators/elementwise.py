@@ -1,0 +1,160 @@
+"""Arithmetic, comparison, logic and conversion."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meganeura.frontends.onnx.elements import ELEMENTS, Element
+from meganeura.frontends.onnx.node import OnnxNode
+from meganeura.frontends.onnx.registry import importer
+from meganeura.frontends.onnx.value import Builder, Value
+from meganeura.ir.types import DType
+
+if TYPE_CHECKING:
+    from meganeura.frontends.onnx.importer import Importer
+
+DIRECT = {
+    "Abs": "abs",
+    "Add": "add",
+    "And": "and",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Div": "div",
+    "Equal": "equal",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "IsNaN": "is_nan",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Log": "log",
+    "Mul": "mul",
+    "Neg": "neg",
+    "Not": "not",
+    "Or": "or",
+    "Reciprocal": "reciprocal",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sqrt": "sqrt",
+    "Sub": "sub",
+    "Tanh": "tanh",
+    "Where": "where",
+    "Xor": "xor",
+}
+"""Operators that are one elementwise op of the IR."""
+
+# Before operator set 7 broadcasting was asked for by attributes.
+_BROADCASTING = 7
+
+
+@importer(*(name for name in DIRECT if name != "Not"), since=_BROADCASTING)
+@importer("Not")
+def direct(build: Builder, node: OnnxNode, *operands: Value) -> Value:
+    return build.apply(DIRECT[node.op_type], *operands)
+
+
+@importer("Greater", "GreaterOrEqual", since=_BROADCASTING)
+def greater(build: Builder, node: OnnxNode, a: Value, b: Value) -> Value:
+    return a > b if node.op_type == "Greater" else a >= b
+
+
+@importer("Pow", since=_BROADCASTING)
+def power(build: Builder, node: OnnxNode, base: Value, exponent: Value) -> Value:
+    """Small constant exponents become products and roots, which are exact for negative bases and cheaper."""
+    if exponent.known and exponent.size == 1 and exponent.rank <= base.rank:
+        fixed = float(exponent.scalar("the exponent"))
+        shape = base.shape
+        if fixed in (1, 2, 3, 4):
+            square = base if fixed == 1 else base * base
+            return square if fixed <= 2 else square * base if fixed == 3 else square * square
+        if base.dtype.is_float and fixed in (0.5, -0.5, -1.0):
+            name = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}[fixed]
+            return build.apply(name, base)
+        if fixed == 0:
+            return build.full(1, shape, base.dtype)
+    if base.dtype.is_float:
+        return build.apply("pow", base, exponent.cast(base.dtype))
+    # Integers go through float32, exact up to 2**24.
+    raised = build.apply("pow", base.cast(DType.F32), exponent.cast(DType.F32))
+    return build.apply("round", raised).cast(base.dtype)
+
+
+@importer("Mod", since=10)
+def modulo(build: Builder, node: OnnxNode, a: Value, b: Value) -> Value:
+    remainder = a % b
+    if node.get("fmod", 0):
+        return remainder
+    if a.dtype is DType.U32:
+        return remainder
+    # The standard's remainder has the sign of the divisor, the IR's that of the dividend.
+    differs = build.apply("xor", remainder < 0, b < 0)
+    nonzero = build.apply("not", build.apply("equal", remainder, 0))
+    return build.apply("where", build.apply("and", differs, nonzero), remainder + b, remainder)
+
+
+@importer("IsInf", since=10)
+def is_inf(build: Builder, node: OnnxNode, x: Value) -> Value:
+    wanted = [math.inf] * node.get("detect_positive", 1) + [-math.inf] * node.get("detect_negative", 1)
+    if not wanted:
+        return build.full(False, x.shape, DType.BOOL)
+    tests = [build.apply("equal", x, value) for value in wanted]
+    return reduce(lambda a, b: build.apply("or", a, b), tests)
+
+
+@importer("Max", "Min", "Sum", "Mean", since=8)
+def variadic(build: Builder, node: OnnxNode, *operands: Value) -> Value:
+    name = {"Max": "maximum", "Min": "minimum"}.get(node.op_type, "add")
+    total = reduce(lambda a, b: build.apply(name, a, b), operands)
+    return total / len(operands) if node.op_type == "Mean" and len(operands) > 1 else total
+
+
+@importer("Clip", since=6)
+def clip(build: Builder, node: OnnxNode, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    bounds: list[Value | float | None] = [low, high]
+    if node.version < 11:
+        bounds = [node.get("min"), node.get("max")]
+    for name, bound in zip(("maximum", "minimum"), bounds, strict=True):
+        if isinstance(bound, Value):
+            bound = _within(build, bound, x.dtype)
+        if bound is not None:
+            x = build.apply(name, x, bound)
+    return x
+
+
+def _within(build: Builder, bound: Value, dtype: DType) -> Value:
+    """A known bound of 64 bits brought into 32, where it bounds just as well."""
+    if not bound.known or not dtype.is_integer:
+        return bound
+    limits = np.iinfo(dtype.numpy)
+    array = bound.array("the bound")
+    return build.wrap(np.clip(array, min(limits.min, 0), limits.max).astype(array.dtype))
+
+
+@importer("Cast", since=6)
+def cast(build: Builder, node: OnnxNode, x: Value) -> Value:
+    return _convert(build, x, ELEMENTS[node.need("to")])
+
+
+@importer("CastLike", since=15)
+def cast_like(build: Importer, node: OnnxNode, x: Value, like: Value) -> Value:
+    element = build.element(node.inputs[1])
+    if element is None:
+        raise node.unsupported("a target of unsupported element type")
+    return _convert(build, x, element)
+
+
+def _convert(build: Builder, x: Value, element: Element) -> Value:
+    if x.known and not x.is_weight:
+        array = x.array("the operand")
+        with np.errstate(all="ignore"):
+            if array.dtype.kind == "f" and element.dtype.is_integer and not element.wraps:
+                limits = np.iinfo(element.numpy)
+                array = np.clip(np.nan_to_num(array.astype(np.float64)), float(limits.min), float(limits.max))
+            return build.wrap(array.astype(element.numpy))
+    return x.cast(element.dtype)
