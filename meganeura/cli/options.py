@@ -109,11 +109,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON val
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Log what happens, and show traces of errors.")
 
 
-def common_options(*, compiles: bool = True) -> Callable[[Function], Function]:
+def common_options(*, compiles: bool = True, device: bool = False) -> Callable[[Function], Function]:
     """Decorator: the options shared by commands, handed over as one `Common` called `common`.
 
     Args:
-        compiles: False for commands that compile nothing, which only have --json and --verbose.
+        compiles: False for commands without options of the compiler, which only have --json and --verbose.
+        device: --device all the same.
     """
 
     def decorate(function: Function) -> Function:
@@ -121,13 +122,12 @@ def common_options(*, compiles: bool = True) -> Callable[[Function], Function]:
         def wrapped(*args: Any, as_json: bool, verbose: bool, **kwargs: Any) -> Any:
             start_logging(verbose)
             output = Output(as_json)
-            chosen: dict[str, Any] = {}
+            chosen = {key: kwargs.pop(key) for key in ("device", "dims", "weights", "rules") if key in kwargs}
             if compiles:
-                chosen = {key: kwargs.pop(key) for key in ("device", "dims", "weights", "rules")}
                 chosen["optimize"] = not kwargs.pop("no_optimize")
             return function(*args, common=Common(output=output, **chosen), **kwargs)
 
-        options = [_DEVICE, _NO_OPTIMIZE, _DIM, _WEIGHTS, _RULES] if compiles else []
+        options = [_DEVICE, _NO_OPTIMIZE, _DIM, _WEIGHTS, _RULES] if compiles else [_DEVICE] if device else []
         for option in reversed([*options, _JSON, _VERBOSE]):
             wrapped = option(wrapped)
         return wrapped

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meganeura.cli.options import Common
-from meganeura.compiler import CompiledModel, Observer, as_model
+from meganeura.compiler import CompiledModel, as_model
 from meganeura.errors import ImportFailure, InputError
 from meganeura.frontends.gguf.model import DecoderFile
 from meganeura.ir.dims import SymDim
@@ -52,6 +52,16 @@ def is_decoder(path: Path) -> bool:
         return file.read(4) == b"GGUF"
 
 
+def check_file(path: Path) -> None:
+    """Raise ImportFailure unless there is a file."""
+    if not path.exists():
+        raise ImportFailure(
+            f"no such file: {path}", source=str(path), remedy="check the path, or use smollm2 or minilm"
+        )
+    if path.is_dir():
+        raise ImportFailure(f"{path} is a directory, not a model file", source=str(path), remedy="name the file in it")
+
+
 def open_source(path: Path, context: int | None = None) -> Source:
     """Read a model file.
 
@@ -62,12 +72,7 @@ def open_source(path: Path, context: int | None = None) -> Source:
     Raises:
         ImportFailure: no such file, or not a model that can be read.
     """
-    if not path.exists():
-        raise ImportFailure(
-            f"no such file: {path}", source=str(path), remedy="check the path, or use smollm2 or minilm"
-        )
-    if path.is_dir():
-        raise ImportFailure(f"{path} is a directory, not a model file", source=str(path), remedy="name the file in it")
+    check_file(path)
     if is_decoder(path):
         decoder = DecoderFile(path, context)
         return Source(path, (decoder.prefill, decoder.step), decoder)
@@ -115,7 +120,7 @@ def choose_dims(model: Model, common: Common, known: Mapping[str, int] | None = 
             )
     dims = {name: value for name, value in {**known, **common.dims}.items() if name in model.symbols}
     for name in sorted(model.symbols - set(dims)):
-        dims[name] = 1 if _is_batch(model, name) else DEFAULT_LENGTH
+        dims[name] = 1 if is_batch(model, name) else DEFAULT_LENGTH
         common.output.notice(f"{model.name}: dimension {name} = {dims[name]} (choose with --dim {name}=N)")
     return dims
 
@@ -129,13 +134,7 @@ def check_dim_names(source: Source, common: Common) -> None:
             raise InputError(f"{source.path.name} has no dimension {name!r}", remedy=has)
 
 
-def _is_batch(model: Model, name: str) -> bool:
+def is_batch(model: Model, name: str) -> bool:
+    """Whether a dimension counts independent items: called so, or the first of several of an input."""
     firsts = [t.shape[0] for t in model.inputs.values() if t.rank >= 2]
     return "batch" in name.lower() or any(isinstance(dim, SymDim) and repr(dim) == name for dim in firsts)
-
-
-def observe_nothing(phase: str, value: Any) -> None:
-    """An observer that looks away."""
-
-
-__all__ = ["Observer", "Source", "choose_dims", "compiled", "observe_nothing", "open_device", "open_source"]
