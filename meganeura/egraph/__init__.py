@@ -1,1 +1,7 @@
+"""The e-graph search over graphs. egglog is imported when a search runs, not before."""
 
+from meganeura.egraph.optimize import optimize
+from meganeura.egraph.report import SearchReport, StageReport
+from meganeura.egraph.rulefile import RuleBook, RuleInfo, Stage, load_rules, read_rules
+
+__all__ = ["RuleBook", "RuleInfo", "SearchReport", "Stage", "StageReport", "load_rules", "optimize", "read_rules"]

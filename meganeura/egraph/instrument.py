@@ -1,0 +1,213 @@
+"""Checks a rule's terms against the schema and rewrites it so that its matches leave provenance.
+
+`(rewrite L R :when (F))` becomes a rule whose pattern is taken apart, a variable per inner term, and whose
+actions also assert `(Fired name root)`, `(Used name root inner)` for the terms of the pattern, and
+`(Made name root class)` for every further class that gets a term. After the search these rows say which rules
+led to which class, and how often each rule really fired.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meganeura.egraph.rulefile import RuleInfo
+from meganeura.egraph.schema import FACTS, Constructor
+from meganeura.egraph.sexpr import Atom, Form, Sexpr, forms
+from meganeura.errors import RuleError
+
+_BUILT_IN = {"=": None, "!=": None, "union": 2, "let": 2}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What rules may name: constructors, and declared relations and functions by argument sorts."""
+
+    constructors: Mapping[str, Constructor]
+    declared: Mapping[str, tuple[str, ...]]
+
+    def sorts(self, head: str) -> tuple[str, ...] | None:
+        """Argument sorts of a constructor, relation or function, None for anything else."""
+        made = self.constructors.get(head)
+        if made is not None:
+            return (*made.sorts, *("E",) * made.arity)
+        return self.declared.get(head)
+
+    def check(self, expression: Sexpr, rule: RuleInfo) -> None:
+        """Raise RuleError for an unknown constructor or a wrong number of arguments."""
+        for form in forms(expression):
+            head = form.head
+            sorts = self.sorts(head)
+            if sorts is not None and len(form.items) - 1 != len(sorts):
+                raise RuleError(
+                    f"rule {rule.name}: {head} takes {len(sorts)} arguments, not {len(form.items) - 1}",
+                    source=f"{rule.file}:{form.line}",
+                    shapes=f"({head} {' '.join(sorts)})",
+                )
+            if sorts is None and head[:1].isupper():
+                near = difflib.get_close_matches(head, [*self.constructors, *self.declared], 1)
+                raise RuleError(
+                    f"rule {rule.name}: there is no constructor {head}",
+                    source=f"{rule.file}:{form.line}",
+                    remedy=f"did you mean {near[0]}?" if near else None,
+                )
+
+
+def declare(declarations: Mapping[str, Form] | list[Form], constructors: Mapping[str, Constructor]) -> Vocabulary:
+    """The vocabulary of the schema, the facts and the rule files' own declarations."""
+    declared: dict[str, tuple[str, ...]] = {name: arguments for name, (arguments, _) in FACTS.items()}
+    for form in declarations.values() if isinstance(declarations, Mapping) else declarations:
+        name, arguments = form.items[1], form.items[2]
+        assert isinstance(name, Atom) and isinstance(arguments, Form)
+        declared[name.text] = tuple(str(item) for item in arguments.items)
+    return Vocabulary(constructors, declared)
+
+
+@dataclass
+class _Pattern:
+    """A pattern taken apart: facts, and the variables of its inner terms in order."""
+
+    vocabulary: Vocabulary
+    facts: list[Sexpr] = field(default_factory=list)
+    inner: list[Atom] = field(default_factory=list)
+
+    def fresh(self, line: int) -> Atom:
+        return Atom(f"_p{len(self.inner)}", line)
+
+    def term(self, form: Form, name: Atom) -> None:
+        """Add `name = form` with nested constructor terms named."""
+        self.facts.append(Form((Atom("=", form.line), name, self._arguments(form)), form.line))
+
+    def _arguments(self, form: Form) -> Form:
+        items: list[Sexpr] = [form.items[0]]
+        for item in form.items[1:]:
+            if isinstance(item, Form) and item.head in self.vocabulary.constructors:
+                variable = self.fresh(item.line)
+                self.inner.append(variable)
+                self.term(item, variable)
+                items.append(variable)
+            else:
+                items.append(item)
+        return Form(tuple(items), form.line)
+
+    def fact(self, form: Sexpr) -> None:
+        """Add one fact of a rule's body or a `:when`."""
+        if isinstance(form, Form) and form.head == "=" and len(form.items) == 3:
+            left, right = form.items[1:]
+            if isinstance(left, Form) and left.head in self.vocabulary.constructors and isinstance(right, Atom):
+                left, right = right, left
+            if isinstance(left, Atom) and isinstance(right, Form) and right.head in self.vocabulary.constructors:
+                if not any(str(left) == str(known) for known in self.inner):
+                    self.inner.append(left)
+                self.term(right, left)
+                return
+        self.facts.append(form)
+
+
+@dataclass
+class _Actions:
+    """Actions with nested terms of the right-hand side named by `let`."""
+
+    vocabulary: Vocabulary
+    actions: list[Sexpr] = field(default_factory=list)
+    made: list[Atom] = field(default_factory=list)
+
+    def named(self, item: Sexpr) -> Sexpr:
+        """The expression with every nested constructor term bound to a variable first."""
+        if not isinstance(item, Form):
+            return item
+        items = tuple(
+            self.bind(part) if isinstance(part, Form) and part.head in self.vocabulary.constructors else part
+            for part in item.items
+        )
+        return Form(items, item.line)
+
+    def bind(self, form: Form) -> Atom:
+        """Bind a term to a fresh variable and return it."""
+        value = self.named(form)
+        variable = Atom(f"_t{len(self.made)}", form.line)
+        self.made.append(variable)
+        self.actions.append(Form((Atom("let", form.line), variable, value), form.line))
+        return variable
+
+
+def instrument(rule: RuleInfo, vocabulary: Vocabulary, ruleset: str) -> list[str]:
+    """The rule's commands as egglog text, named `NAME#i`, in `ruleset`, leaving provenance."""
+    commands = []
+    for form in rule.commands:
+        vocabulary.check(form, rule)
+        for body, actions in _directions(form, rule):
+            name = f"{rule.name}#{len(commands)}"
+            commands.append(_command(body, actions, rule, vocabulary, name, ruleset))
+    return commands
+
+
+def _directions(form: Form, rule: RuleInfo) -> list[tuple[list[Sexpr], list[Sexpr]]]:
+    """Body and actions of a command; a rewrite's are `(= _root L) F...` and `(union _root R)`."""
+    items = list(form.items[1:])
+    options: dict[str, Sexpr | None] = {}
+    while len(items) > 2:
+        key = str(items[2])
+        if key == ":subsume":
+            options[key] = items.pop(2)
+        elif key == ":when" and len(items) > 3:
+            options[key] = items[3]
+            del items[2:4]
+        else:
+            raise RuleError(f"rule {rule.name}: {key} is not understood", source=f"{rule.file}:{form.line}")
+    if len(items) != 2 or not isinstance(items[0], Form):
+        raise RuleError(f"rule {rule.name}: ({form.head} ...) is incomplete", source=f"{rule.file}:{form.line}")
+    left, right = items
+    if form.head == "rule":
+        if not isinstance(right, Form) or options:
+            raise RuleError(f"rule {rule.name}: needs facts and actions", source=f"{rule.file}:{form.line}")
+        return [(list(left.items), list(right.items))]
+    when = options.get(":when")
+    conditions = list(when.items) if isinstance(when, Form) else []
+    root = Atom("_root", form.line)
+
+    def direction(source: Sexpr, target: Sexpr) -> tuple[list[Sexpr], list[Sexpr]]:
+        body = [Form((Atom("=", form.line), root, source), form.line), *conditions]
+        actions: list[Sexpr] = [Form((Atom("union", form.line), root, target), form.line)]
+        if ":subsume" in options:
+            actions.append(Form((Atom("subsume", form.line), source), form.line))
+        return body, actions
+
+    both = [direction(left, right)]
+    if form.head == "birewrite":
+        both.append(direction(right, left))
+    return both
+
+
+def _command(
+    body: list[Sexpr], actions: list[Sexpr], rule: RuleInfo, vocabulary: Vocabulary, name: str, ruleset: str
+) -> str:
+    pattern = _Pattern(vocabulary)
+    for fact in body:
+        pattern.fact(fact)
+    result = _Actions(vocabulary)
+    roots: list[Atom] = []
+    for action in actions:
+        if isinstance(action, Form) and action.head == "union" and len(action.items) == 3:
+            left, right = action.items[1:]
+            if isinstance(left, Form) and isinstance(right, Atom):
+                left, right = right, left
+            left = result.bind(left) if isinstance(left, Form) else left
+            result.actions.append(Form((action.items[0], left, result.named(right)), action.line))
+            if str(left) not in map(str, roots):
+                roots.append(left)
+        elif isinstance(action, Form) and action.head in ("subsume", "delete"):
+            result.actions.append(action)
+        else:
+            result.actions.append(result.named(action))
+    provenance = []
+    if roots:
+        root = roots[0]
+        provenance.append(f'(Fired "{name}" {root})')
+        used = dict.fromkeys(str(v) for v in pattern.inner if str(v) != str(root))
+        provenance += [f'(Used "{name}" {root} {variable})' for variable in used]
+        made = dict.fromkeys(str(v) for v in (*roots[1:], *result.made) if str(v) != str(root))
+        provenance += [f'(Made "{name}" {root} {variable})' for variable in made]
+    facts = " ".join(map(str, pattern.facts))
+    return f'(rule ({facts}) ({" ".join([*map(str, result.actions), *provenance])}) :ruleset {ruleset} :name "{name}")'
