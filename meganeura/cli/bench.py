@@ -71,8 +71,9 @@ def command(common: Common, model: str, repeats: int, warm: int, file: Path | No
     path = find_model(model, output)
     setup = _Setup(common, path, threads)
     rows = [*setup.time_both(repeats, warm), *setup.compile_rows()]
-    with output.step("measuring the memory of a chat"):
-        rows.append(memory_row(path, common))
+    if os.name == "posix":  # elsewhere Python cannot tell a process's peak
+        with output.step("measuring the memory of a chat"):
+            rows.append(memory_row(path, common))
     result = {"machine": machine(setup.device, threads), "model": path.name, "rows": [row.as_dict() for row in rows]}
     if file is not None:
         file.write_text(json.dumps(result, indent=2) + "\n")
