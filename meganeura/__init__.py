@@ -12,7 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import meganeura.ops  # noqa: F401  (registers the ops)
+import meganeura.ops
+import meganeura.reference
 from meganeura.errors import (
     CheckpointError,
     DeviceError,
@@ -27,7 +28,6 @@ from meganeura.ir.dims import symbol
 from meganeura.ir.graph import Graph, Tensor
 from meganeura.ir.text import format_graph, parse_graph
 from meganeura.ir.types import DType
-from meganeura.options import CompileOptions, SearchLimits
 from meganeura.ops.build import (
     argmax,
     attention,
@@ -63,9 +63,14 @@ from meganeura.ops.build import (
     tanh,
     where,
 )
+from meganeura.options import CompileOptions, SearchLimits
 
 if TYPE_CHECKING:
-    from meganeura.compiler import CompiledModel, CompiledProgram, compile, reference
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from meganeura.compiler import CompiledModel, CompiledProgram, compile
     from meganeura.frontends import load
     from meganeura.runtime.device import Device
     from meganeura.runtime.session import Session
@@ -77,12 +82,18 @@ _LAZY = {
     "CompiledModel": "meganeura.compiler",
     "CompiledProgram": "meganeura.compiler",
     "compile": "meganeura.compiler",
-    "reference": "meganeura.compiler",
     "load": "meganeura.frontends",
     "Device": "meganeura.runtime.device",
     "Session": "meganeura.runtime.session",
     "LanguageModel": "meganeura.text",
 }
+
+
+def reference(model: Any) -> Callable[..., dict[str, np.ndarray]]:
+    """The model as a function computed by the float64 reference evaluator; see `meganeura.compiler.reference`."""
+    from meganeura.compiler import reference as compiled_reference
+
+    return compiled_reference(model)
 
 
 def __getattr__(name: str) -> Any:
