@@ -37,22 +37,8 @@ def load_onnx(model: str | Path | ModelProto, *, fixed: Mapping[str, Any] | None
     if isinstance(model, ModelProto):
         source = read_proto(model)
     else:
-        path = Path(model)
-        check_file(path)
-        source = read_file(path)
+        source = read_file(Path(model))
     return OnnxModel(source, fixed or {})
-
-
-def check_file(path: Path) -> None:
-    """Raise ImportFailure unless the path is a file with something in it."""
-    if path.is_dir():
-        raise ImportFailure(f"{path} is a directory, not a model file", source=str(path), remedy="name the file in it")
-    if not path.exists():
-        raise ImportFailure(f"no such file: {path}", source=str(path))
-    if not path.is_file():
-        raise ImportFailure(f"{path} is not a regular file", source=str(path))
-    if path.stat().st_size == 0:
-        raise ImportFailure(f"{path} is empty", source=str(path), remedy="fetch the file again")
 
 
 class OnnxModel:

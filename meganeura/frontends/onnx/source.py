@@ -50,8 +50,13 @@ def read_file(path: Path) -> Source:
     """Read a model file.
 
     Raises:
-        ImportFailure: the file is not an ONNX model, or is truncated.
+        ImportFailure: no such file, or it is not an ONNX model, or is truncated.
     """
+    if not path.is_file():
+        what = "is a directory, not a model file" if path.is_dir() else "does not exist"
+        raise ImportFailure(f"{path} {what}", source=str(path), remedy="check the path")
+    if path.stat().st_size == 0:
+        raise ImportFailure(f"{path} is empty", source=str(path), remedy="fetch the file again")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if not wire.looks_like_model(data):
             raise ImportFailure(f"{path} is not an ONNX model", source=str(path))
