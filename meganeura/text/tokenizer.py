@@ -71,9 +71,10 @@ class Tokenizer:
             begin: put the begin-of-text token first if the file asks for one and the text has none yet.
         """
         try:
-            ids = list(self._backend.encode(text, add_special_tokens=False).ids)
+            text.encode("utf-8")
         except UnicodeEncodeError:
             raise InputError("the text holds half a surrogate pair and has no UTF-8 form") from None
+        ids = list(self._backend.encode(text, add_special_tokens=False).ids)
         if begin and self._adds_bos and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)  # type: ignore[arg-type]
         return ids
