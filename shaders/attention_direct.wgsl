@@ -201,7 +201,7 @@ fn main(
     // #endif
         let key_at = keys_at + key * K_ROW;
         let value_at = values_at + key * V_ROW;
-        var products: array<f32, TILE>;
+        var products = array<f32, TILE>();
         // #if rope
         var elements: array<vec4<f32>, D_CHUNKS>;
         for (var c = 0u; c < D_CHUNKS; c++) { // #unroll
