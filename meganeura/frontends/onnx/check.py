@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import onnx
-from onnx import GraphProto
+from onnx import GraphProto, TensorProto
 
 from meganeura.errors import ImportFailure
 from meganeura.frontends.onnx.elements import ELEMENTS, element_name
@@ -29,7 +29,7 @@ def check_operators(prepared: Prepared) -> None:
     if unsupported:
         lines = [f"{reason}: {', '.join(names)}" for reason, names in sorted(unsupported.items())]
         raise ImportFailure(
-            f"{prepared.source.name} uses {len(lines)} operators that are not supported: " + "; ".join(lines),
+            f"{prepared.source.name} uses what is not supported: " + "; ".join(lines),
             op=", ".join(sorted(unsupported)),
             source=prepared.source.name,
             remedy="docs/onnx.md lists the supported operators",
@@ -56,9 +56,15 @@ def _unsupported(node: OnnxNode) -> str | None:
         return node.op_type
     if node.version < handler.since:
         return f"{node.op_type} before operator set {handler.since} (the file has {node.version})"
-    target = node.attributes.get("to") if node.op_type == "Cast" else None
-    if target is not None and target not in ELEMENTS:
-        return f"Cast to {element_name(target)}"
+    if node.op_type == "Cast" and node.get("to", TensorProto.FLOAT) not in ELEMENTS:
+        return f"Cast to {element_name(node.need('to'))}"
+    if node.op_type == "Constant":
+        foreign = set(node.attributes) - {"value", "value_int", "value_ints", "value_float", "value_floats"}
+        if foreign:
+            return f"Constant given as {', '.join(sorted(foreign))}"
+    for value in node.attributes.values():
+        if isinstance(value, TensorProto) and value.data_type not in ELEMENTS:
+            return f"{node.op_type} of {element_name(value.data_type)}"
     return None
 
 

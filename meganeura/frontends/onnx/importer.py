@@ -73,8 +73,9 @@ class Importer(Builder):
         for tensor in graph.initializer:
             self.values[tensor.name] = self.wrap(self.prepared.source.tensor(tensor))
         nodes = [read_node(node, self.prepared.versions) for node in graph.node]
-        self.run(in_order(nodes, set(self.values)))
-        results = tuple(self.values[output.name] for output in graph.output)
+        names = [output.name for output in graph.output]
+        self.run(in_order(nodes, set(self.values), names))
+        results = tuple(self.values[name] for name in names)
         self.values, self.source = outer, source
         return results
 
@@ -150,16 +151,12 @@ def import_graph(
     try:
         build.run(prepared.nodes)
     except ImportFailure as error:
-        if dims and error.limit is None:
-            bound = ", ".join(f"{k}={v}" for k, v in sorted(dims.items()))
-            raise ImportFailure(
-                error.summary, op=error.op, source=error.source, shapes=error.shapes, limit=f"dimensions {bound}",
-                remedy=error.remedy,
-            ) from error
-        raise
+        bound = ", ".join(f"{name}={value}" for name, value in sorted(dims.items()))
+        shapes = " with ".join(part for part in (error.shapes and str(error.shapes), bound) if part) or None
+        raise ImportFailure(
+            error.summary, op=error.op, source=error.source, shapes=shapes, limit=error.limit, remedy=error.remedy
+        ) from error
     for output in prepared.graph.output:
-        if output.name not in build.values:
-            raise ImportFailure(f"output {output.name!r} is made by no node", source=output.name)
         build.source = output.name
         try:
             graph.output(output.name, build.values[output.name].tensor)

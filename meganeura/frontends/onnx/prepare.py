@@ -49,11 +49,12 @@ def prepare(source: Source) -> Prepared:
     initializers = {tensor.name: source.tensor(tensor) for tensor in graph.initializer}
     nodes = [read_node(node, versions) for node in graph.node]
     given = {*initializers, *(info.name for info in graph.input)}
-    return Prepared(source, graph, versions, in_order(nodes, given), initializers, _element_types(proto))
+    in_order(nodes, given, [output.name for output in graph.output])
+    return Prepared(source, graph, versions, nodes, initializers, _element_types(proto))
 
 
-def in_order(nodes: list[OnnxNode], given: set[str]) -> list[OnnxNode]:
-    """Check that every operand is made before it is read (the standard asks for it)."""
+def in_order(nodes: list[OnnxNode], given: set[str], results: list[str]) -> list[OnnxNode]:
+    """Check that every operand is made before it is read, as the standard asks, and every result at all."""
     made = set(given)
     for node in nodes:
         for name in node.inputs:
@@ -65,6 +66,9 @@ def in_order(nodes: list[OnnxNode], given: set[str]) -> list[OnnxNode]:
                     remedy="the file is damaged or was cut",
                 )
         made.update(node.outputs)
+    missing = [name for name in results if name not in made]
+    if missing:
+        raise ImportFailure(f"output {missing[0]!r} is made by no node", source=missing[0], remedy="the file is damaged")
     return nodes
 
 

@@ -24,6 +24,9 @@ FOLD_LIMIT = 1 << 22
 """Elements of the largest result that is computed while importing (a 2048 x 2048 mask)."""
 
 
+_REPEATING = frozenset({"expand", "gather", "gather_elements"})
+
+
 class Value:
     """One value of the source graph: a tensor of the graph under construction, or an array known already."""
 
@@ -209,15 +212,16 @@ class Builder:
         if isinstance(result_type, TupleType) or int(size(result_type.shape)) > FOLD_LIMIT:  # type: ignore[arg-type]
             return None
         arrays = [c.load() for c in contents if isinstance(c, Known)]
-        if any(a.size > FOLD_LIMIT for a in arrays) or _grows(result_type, arrays):
+        if any(a.size > FOLD_LIMIT for a in arrays) or _grows(op, result_type, arrays):
             return None
         result = np.asarray(op.evaluate([widen(a) for a in arrays], result_type))
         return self.wrap(_host(result, result_type.dtype, any(a.dtype == np.float64 for a in arrays)))
 
 
-def _grows(result: TensorType, arrays: Sequence[np.ndarray]) -> bool:
-    """Whether computing would spell out floats that the file holds compactly, such as rows of a small table."""
-    return result.dtype.is_float and int(size(result.shape)) > max(SMALL, sum(a.size for a in arrays))  # type: ignore[arg-type]
+def _grows(op: Op, result: TensorType, arrays: Sequence[np.ndarray]) -> bool:
+    """Whether computing would only spell out floats that the file holds compactly, such as rows of a small table."""
+    count = int(size(result.shape))  # type: ignore[arg-type]
+    return op.name in _REPEATING and result.dtype.is_float and count > max(SMALL, sum(a.size for a in arrays))
 
 
 def _host(array: np.ndarray, dtype: DType, double: bool) -> np.ndarray:

@@ -55,7 +55,8 @@ def run_case(case: Any, run: Runner) -> None:
     Inputs whose values must be known while importing (shapes, axes) are fixed to the test's values.
     """
     for inputs, outputs in case.data_sets:
-        names = [info.name for info in case.model.graph.input]
+        constants = {tensor.name for tensor in case.model.graph.initializer}
+        names = [info.name for info in case.model.graph.input if info.name not in constants]
         given = {name: as_array(value) for name, value in zip(names, inputs, strict=True)}
         fixed = {name: given[name] for name in values_needed(case.model) & set(given)}
         model = load_onnx(case.model, fixed=fixed)

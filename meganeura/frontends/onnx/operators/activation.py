@@ -20,8 +20,11 @@ def leaky_relu(build: Builder, node: OnnxNode, x: Value) -> Value:
     return build.apply("where", x < 0, x * node.get("alpha", 0.01), x)
 
 
-@importer("PRelu", since=7)
+@importer("PRelu")
 def prelu(build: Builder, node: OnnxNode, x: Value, slope: Value) -> Value:
+    if node.version < 7 and slope.size > 1:
+        # One slope a channel; later operator sets broadcast instead.
+        slope = slope.reshape((slope.size, *(1,) * (x.rank - 2)))
     return build.apply("where", x < 0, x * slope, x)
 
 

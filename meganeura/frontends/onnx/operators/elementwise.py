@@ -10,6 +10,7 @@ import numpy as np
 
 from meganeura.frontends.onnx.elements import ELEMENTS, Element
 from meganeura.frontends.onnx.node import OnnxNode
+from meganeura.frontends.onnx.operators.axes import axis_of
 from meganeura.frontends.onnx.registry import importer
 from meganeura.frontends.onnx.value import Builder, Value
 from meganeura.ir.types import DType
@@ -17,56 +18,72 @@ from meganeura.ir.types import DType
 if TYPE_CHECKING:
     from meganeura.frontends.onnx.importer import Importer
 
-DIRECT = {
+UNARY = {
     "Abs": "abs",
-    "Add": "add",
-    "And": "and",
     "Ceil": "ceil",
     "Cos": "cos",
-    "Div": "div",
-    "Equal": "equal",
     "Erf": "erf",
     "Exp": "exp",
     "Floor": "floor",
     "IsNaN": "is_nan",
-    "Less": "less",
-    "LessOrEqual": "less_equal",
     "Log": "log",
-    "Mul": "mul",
     "Neg": "neg",
     "Not": "not",
-    "Or": "or",
     "Reciprocal": "reciprocal",
     "Round": "round",
     "Sigmoid": "sigmoid",
     "Sign": "sign",
     "Sin": "sin",
     "Sqrt": "sqrt",
-    "Sub": "sub",
     "Tanh": "tanh",
-    "Where": "where",
+}
+BINARY = {
+    "Add": "add",
+    "And": "and",
+    "Div": "div",
+    "Equal": "equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Mul": "mul",
+    "Or": "or",
+    "Sub": "sub",
     "Xor": "xor",
 }
 """Operators that are one elementwise op of the IR."""
 
-# Before operator set 7 broadcasting was asked for by attributes.
-_BROADCASTING = 7
+
+@importer(*UNARY)
+def unary(build: Builder, node: OnnxNode, x: Value) -> Value:
+    return build.apply(UNARY[node.op_type], x)
 
 
-@importer(*(name for name in DIRECT if name != "Not"), since=_BROADCASTING)
-@importer("Not")
-def direct(build: Builder, node: OnnxNode, *operands: Value) -> Value:
-    return build.apply(DIRECT[node.op_type], *operands)
+@importer(*BINARY)
+def binary(build: Builder, node: OnnxNode, a: Value, b: Value) -> Value:
+    return build.apply(BINARY[node.op_type], a, _aligned(node, a, b))
 
 
-@importer("Greater", "GreaterOrEqual", since=_BROADCASTING)
+@importer("Greater", "GreaterOrEqual")
 def greater(build: Builder, node: OnnxNode, a: Value, b: Value) -> Value:
+    b = _aligned(node, a, b)
     return a > b if node.op_type == "Greater" else a >= b
 
 
-@importer("Pow", since=_BROADCASTING)
+def _aligned(node: OnnxNode, a: Value, b: Value) -> Value:
+    """The second operand, placed for broadcasting: operator sets below 7 say at which axis of the first it lies."""
+    if node.version >= 7 or "axis" not in node.attributes:
+        return b
+    return b.reshape((*b.shape, *(1,) * (a.rank - axis_of(node, node.need("axis"), a.rank) - b.rank)))
+
+
+@importer("Where", since=9)
+def where(build: Builder, node: OnnxNode, condition: Value, a: Value, b: Value) -> Value:
+    return build.apply("where", condition, a, b)
+
+
+@importer("Pow")
 def power(build: Builder, node: OnnxNode, base: Value, exponent: Value) -> Value:
     """Small constant exponents become products and roots, which are exact for negative bases and cheaper."""
+    exponent = _aligned(node, base, exponent)
     if exponent.known and exponent.size == 1 and exponent.rank <= base.rank:
         fixed = float(exponent.scalar("the exponent"))
         shape = base.shape
@@ -107,7 +124,7 @@ def is_inf(build: Builder, node: OnnxNode, x: Value) -> Value:
     return reduce(lambda a, b: build.apply("or", a, b), tests)
 
 
-@importer("Max", "Min", "Sum", "Mean", since=8)
+@importer("Max", "Min", "Sum", "Mean")
 def variadic(build: Builder, node: OnnxNode, *operands: Value) -> Value:
     name = {"Max": "maximum", "Min": "minimum"}.get(node.op_type, "add")
     total = reduce(lambda a, b: build.apply(name, a, b), operands)

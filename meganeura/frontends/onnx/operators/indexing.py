@@ -69,10 +69,8 @@ def one_hot(build: Builder, node: OnnxNode, indices: Value, depth: Value, values
     return build.apply("where", build.apply("equal", places, index), on, off)
 
 
-@importer("Hardmax")
+@importer("Hardmax", since=13)
 def hardmax(build: Builder, node: OnnxNode, x: Value) -> Value:
-    if node.version < 13:
-        raise node.unsupported("an operator set below 13")
     axis = axis_of(node, node.get("axis", -1), x.rank)
     places = build.iota(x.shape[axis]).reshape([d if a == axis else 1 for a, d in enumerate(x.shape)])
     return build.apply("equal", places, build.apply("argmax", x, axis=axis)).cast(x.dtype)

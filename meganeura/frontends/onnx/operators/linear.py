@@ -15,7 +15,7 @@ def matmul(build: Builder, node: OnnxNode, a: Value, b: Value) -> Value:
     return a @ b
 
 
-@importer("Gemm", since=7)
+@importer("Gemm")
 def gemm(build: Builder, node: OnnxNode, a: Value, b: Value, c: Value | None = None) -> Value:
     flags = {"transpose_a": bool(node.get("transA", 0)), "transpose_b": bool(node.get("transB", 0))}
     product = build.apply("matmul", a, b, alpha=node.get("alpha", 1.0), **flags)

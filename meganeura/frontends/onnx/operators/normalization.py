@@ -57,12 +57,14 @@ def _rows(x: Value, axis: int) -> Value:
     return x.reshape((*x.shape[:axis], math.prod(x.shape[axis:])))
 
 
-@importer("BatchNormalization", since=9)
+@importer("BatchNormalization", since=6)
 def batch_normalization(
     build: Builder, node: OnnxNode, x: Value, scale: Value, bias: Value, mean: Value, variance: Value
 ) -> Value:
-    if node.get("training_mode", 0) or node.wanted > 1:
+    if node.get("training_mode", 0) or node.wanted > 1 or (node.version < 7 and not node.get("is_test", 0)):
         raise node.unsupported("training mode")
+    if not node.get("spatial", 1):
+        raise node.unsupported("spatial=0")
     factor = scale * build.apply("rsqrt", variance + node.get("epsilon", 1e-5))
     column = (scale.size, *(1,) * (x.rank - 2))
     return (x - mean.reshape(column)) * factor.reshape(column) + bias.reshape(column)
