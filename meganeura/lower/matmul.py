@@ -1,0 +1,279 @@
+"""Matrix products: the kernel value, the schedules it can run by, and the choice among them.
+
+Four methods compute the same sums. `simple` gives each thread one element and takes anything. `vector` lets a
+team of lanes walk along k together and is for a few rows against weights stored [n, k]. `blocked` keeps a block
+of rows by four columns per lane in registers, without barriers, for CPU adapters. `tiled` stages tiles in
+workgroup memory, for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from meganeura.errors import LimitError
+from meganeura.facts import DeviceFacts
+from meganeura.ir.op import Op
+from meganeura.ir.types import TensorType
+from meganeura.lower.matmul_problem import Problem, problem_of
+from meganeura.lower.schedule import Kernel, Operand
+from meganeura.options import CompileOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """One thread per output element, walking along k; any dtype, any strides."""
+
+    name: ClassVar[str] = "simple"
+    width: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Teams of lanes that walk along k together, each team computing `columns` columns of every row.
+
+    Attributes:
+        team: lanes of a team. teams: teams per workgroup. columns: columns per team.
+        subgroups: a team is a subgroup, and sums its lanes without workgroup memory.
+    """
+
+    name: ClassVar[str] = "vector"
+    team: int
+    teams: int
+    columns: int
+    subgroups: bool
+
+    @property
+    def workgroup_memory(self) -> int:
+        """Bytes for partial sums."""
+        return 0 if self.subgroups else self.team * self.teams * 4
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Registers only: each lane owns four columns and all `rows` rows of a block.
+
+    Attributes:
+        rows: rows per workgroup. lanes: lanes of the workgroup, so that it covers `4 * lanes` columns.
+        subgroups: the workgroup is one subgroup; each lane loads another row of a, and rows are broadcast.
+    """
+
+    name: ClassVar[str] = "blocked"
+    rows: int
+    lanes: int
+    subgroups: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """Tiles of both operands in workgroup memory, a block of the output in each thread's registers.
+
+    Attributes:
+        rows, columns: of the output tile. step: length of the tiles along k.
+        thread_rows, thread_columns: of a thread's block; multiples of 4.
+        parts: groups of threads that share the sums along k and add up at the end.
+    """
+
+    name: ClassVar[str] = "tiled"
+    rows: int
+    columns: int
+    thread_rows: int
+    thread_columns: int
+    step: int = 16
+    parts: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Threads per workgroup."""
+        return self.rows // self.thread_rows * (self.columns // self.thread_columns) * self.parts
+
+    def workgroup_memory(self, gated: bool) -> int:
+        """Bytes of the tiles, or of the partial results that later lie in their place."""
+        tiles = self.parts * self.step * (self.rows + self.columns * (1 + gated)) * 4
+        return max(tiles, self.rows * self.columns * (1 + gated) * 4 * (self.parts - 1))
+
+
+Schedule = Simple | Vector | Blocked | Tiled
+
+
+@dataclass(frozen=True)
+class MatMulKernel(Kernel):
+    """A matrix product with its epilogue.
+
+    Attributes:
+        problem: the product over strides. schedule: the method.
+    """
+
+    family: ClassVar[str] = "matmul"
+    problem: Problem
+    schedule: Schedule
+
+    @property
+    def label(self) -> str:
+        return f"{super().label}_k{self.problem.k}_{self.schedule.name}"
+
+
+def matmul_kernel(
+    op: Op,
+    inputs: tuple[Operand, ...],
+    output_type: TensorType,
+    facts: DeviceFacts,
+    options: CompileOptions,
+    schedule: str | None = None,
+) -> MatMulKernel:
+    """The kernel of a matmul, fused_matmul or gated_matmul, writing a contiguous result.
+
+    Args:
+        op, inputs, output_type: the node; float operands may be stored as f32 or f16 each.
+        schedule: a name of `SCHEDULES` to force; chosen for the device and the shapes when None.
+
+    Raises:
+        LimitError: the forced schedule is not possible here.
+    """
+    output = Operand.contiguous(output_type)
+    problem = problem_of(op, inputs, output)
+    if output_type.dtype.is_integer and not problem.alpha.is_integer():
+        raise LimitError(
+            f"{op.name} of integers has the factor {problem.alpha}",
+            op=op.name,
+            limit="integer products take whole factors",
+            remedy="cast to a float dtype first",
+        )
+    if schedule is None:
+        problem, chosen = _choose(problem, facts)
+    else:
+        chosen = SCHEDULES[schedule](problem, facts)
+    if chosen is None:
+        raise LimitError(
+            f"{op.name} cannot run by the {schedule} schedule here",
+            op=op.name,
+            shapes=", ".join(repr(operand.type) for operand in inputs),
+            limit=f"{facts.limits.max_workgroup_memory} bytes of workgroup memory, "
+            f"{facts.limits.max_invocations} invocations per workgroup",
+            remedy=f"use another of {', '.join(SCHEDULES)}",
+        )
+    return MatMulKernel(op, inputs, (output,), problem, chosen)
+
+
+def preferred_weight_layout(op: Op, facts: DeviceFacts) -> str:
+    """How a constant right operand should lie in memory: "nk", each column's weights contiguous.
+
+    Matrix-vector products then read it in order, on CPU and GPU adapters alike, and wide loads along k serve
+    the other schedules as well as wide loads along n.
+    """
+    return "nk"
+
+
+# ---- schedules ---------------------------------------------------------------------------------------
+
+
+def _simple(problem: Problem, facts: DeviceFacts) -> Schedule | None:
+    return Simple(min(64, facts.limits.max_invocations))
+
+
+def _vector(problem: Problem, facts: DeviceFacts) -> Schedule | None:
+    if not problem.output.dtype.is_float or problem.m > _VECTOR_ROWS:
+        return None
+    lanes = facts.subgroup_size
+    subgroups = lanes > 0
+    if facts.is_cpu:
+        team, teams = (lanes, 1) if subgroups else (8, 1)
+        # Loads of a are shared by the columns, sums and gated pairs fill the registers.
+        columns = max(1, 16 // problem.m // (1 if problem.gate is None else 2))
+        return Vector(team, teams, min(8, columns), subgroups)
+    team = lanes if subgroups else 32
+    teams = max(1, min(4, facts.limits.max_invocations // team))
+    schedule = Vector(team, teams, 1, subgroups)
+    return schedule if schedule.workgroup_memory <= facts.limits.max_workgroup_memory else None
+
+
+def _blocked(problem: Problem, facts: DeviceFacts) -> Schedule | None:
+    if not problem.output.dtype.is_float:
+        return None
+    lanes = facts.subgroup_size or 8
+    if lanes > facts.limits.max_invocations:
+        return None
+    return Blocked(_block_rows(problem, lanes), lanes, facts.subgroup_size > 0)
+
+
+def _block_rows(problem: Problem, lanes: int) -> int:
+    # Time of a block per step along k, measured on 2 cores of a software adapter: 46 + 3.7 * rows ns. Gated
+    # products keep two results per element in registers, which then hold half as many rows.
+    most = _BLOCK_ROWS if problem.gate is None else _BLOCK_ROWS // 2
+    fixed = 46.0 if problem.gate is None else 79.0
+    column_blocks = -(-problem.n // (4 * lanes)) * problem.batches
+
+    def cost(blocks: int) -> float:
+        rows = -(-problem.m // blocks)
+        return max(blocks * column_blocks, _BUSY_BLOCKS) / column_blocks * (fixed + 3.7 * rows)
+
+    least = -(-problem.m // most)
+    blocks = min(range(least, max(least, -(-problem.m // 4)) + 1), key=cost)
+    return -(-problem.m // blocks)
+
+
+def _tiled(problem: Problem, facts: DeviceFacts) -> Schedule | None:
+    if not problem.output.dtype.is_float:
+        return None
+    legal = [t for t in _TILES if _fits(t, problem, facts)]
+    if not legal:
+        return None
+
+    def cost(tile: Tiled) -> float:
+        blocks = -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.batches
+        waves = max(1.0, blocks / _BUSY_TILES)
+        return waves * tile.rows * tile.columns / tile.parts * _TILE_COST[tile]
+
+    return min(legal, key=cost)
+
+
+def _fits(tile: Tiled, problem: Problem, facts: DeviceFacts) -> bool:
+    gated = problem.gate is not None
+    limits = facts.limits
+    registers = tile.thread_rows * tile.thread_columns * (1 + gated)
+    return (
+        tile.threads <= min(limits.max_invocations, limits.max_workgroup_size[0])
+        and tile.workgroup_memory(gated) <= limits.max_workgroup_memory
+        and registers <= 64
+    )
+
+
+SCHEDULES: dict[str, Callable[[Problem, DeviceFacts], Schedule | None]] = {
+    "simple": _simple,
+    "vector": _vector,
+    "blocked": _blocked,
+    "tiled": _tiled,
+}
+"""Per schedule name, its parameters for a problem on a device, or None where it is not possible."""
+
+_VECTOR_ROWS = 16
+_BLOCK_ROWS = 40
+_BUSY_BLOCKS = 8
+_BUSY_TILES = 132
+_TILE_COST = {
+    Tiled(128, 128, 8, 8): 1.0,
+    Tiled(64, 64, 8, 4): 1.3,
+    Tiled(64, 64, 4, 4): 1.4,
+    Tiled(32, 32, 4, 4, parts=4): 3.0,
+    Tiled(32, 32, 4, 4): 2.0,
+}
+_TILES = tuple(_TILE_COST)
+
+
+def _choose(problem: Problem, facts: DeviceFacts) -> tuple[Problem, Schedule | None]:
+    if not problem.output.dtype.is_float or problem.k == 0:
+        return problem, _simple(problem, facts)
+    if problem.gate is None and problem.n < min(problem.m, 4):
+        problem = problem.swapped()
+    if _walks_along_k(problem) and problem.m <= (3 if facts.is_cpu else 8):
+        schedule = _vector(problem, facts)
+        if schedule is not None:
+            return problem, schedule
+    method = _blocked if facts.is_cpu else _tiled
+    return problem, method(problem, facts) or _simple(problem, facts)
+
+
+def _walks_along_k(problem: Problem) -> bool:
+    """Whether lanes that stand side by side along k read neighbours."""
+    return problem.b.inner == 1 or problem.k == 1
