@@ -14,6 +14,7 @@ from meganeura.codegen.template import render_template
 from meganeura.errors import DeviceError, LimitError
 from meganeura.facts import DeviceFacts, Limits
 from meganeura.runtime.adapters import (
+    adapter_kind,
     adapters,
     choose_adapter,
     choose_features,
@@ -87,7 +88,10 @@ class Device:
         least, most = (int(self.adapter.info.get(f"stackgroup_{end}_size", 0)) for end in ("min", "max"))
         if least == most and least > 0:
             return least
-        # An adapter that names a range may still always use one size: ask a shader.
+        if self.adapter.info["backend_type"] != "Metal" and adapter_kind(self.adapter) != "cpu":
+            # The driver picks a size for each kernel: nothing can be built on it.
+            return 0
+        # These name a range, but always use one size: ask a shader.
         shader = Shader("subgroup_size", render_template(_SUBGROUP_SHADER), (1, 1, 1), ("read_write",))
         (size,) = self.run(shader, [np.zeros(1, np.uint32)])
         return int(size[0])

@@ -9,6 +9,7 @@ import numpy as np
 # Importing a family registers its renderer.
 from meganeura.codegen import reduce, rows, update  # noqa: F401
 from meganeura.codegen.render import render
+from meganeura.facts import DeviceFacts
 from meganeura.ir import DType, Op, TensorType
 from meganeura.lower.schedule import Kernel, Layout, Operand
 from meganeura.reference.evaluator import round_to, widen
@@ -48,14 +49,19 @@ def operand_like(array: np.ndarray, dtype: DType, how: str = "plain") -> Operand
     return Operand(dtype, Layout(shape, tuple(2 * s for s in roomy.strides), 5))
 
 
-def run_kernel(device: Device, kernel: Kernel, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Run a kernel once over arrays given in its operands' shapes; returns its outputs. Guards and poison are on."""
+def run_kernel(
+    device: Device, kernel: Kernel, arrays: Sequence[np.ndarray], facts: DeviceFacts | None = None
+) -> list[np.ndarray]:
+    """Run a kernel once over arrays given in its operands' shapes; returns its outputs. Guards and poison are on.
+
+    `facts` generates code as for another device.
+    """
     flats = [placed(a, o) for a, o in zip(arrays, kernel.inputs, strict=True)]
     outputs = [
         np.frombuffer(b"\xff" * (o.layout.extent * stored_type(o.dtype).itemsize), stored_type(o.dtype))
         for o in kernel.outputs
     ]
-    shader = render(kernel, device.facts)
+    shader = render(kernel, facts or device.facts)
     if kernel.in_place:
         found = [device.run(shader, [*flats[1:], flats[0]], GUARD)[-1]]
     else:

@@ -179,6 +179,18 @@ def test_long_sums_keep_their_digits(device: Device, schedule: str | None) -> No
     assert abs(found[0, 0] - exact) < 1e-5 * exact
 
 
+@pytest.mark.parametrize("name", ["reduce_sum", "reduce_max", "argmax"])
+def test_schedules_of_a_gpu(device: Device, name: str) -> None:
+    facts = replace(device.facts, kind="discrete")
+    for shape in ((300, 36), (3, 520)):
+        x = data(name, shape)
+        op = OPS[name](1 if name == "argmax" else (1,))  # type: ignore[call-arg]
+        operand = operand_like(x, DType.F32)
+        kernel = reduce_kernel(op, (operand,), op.infer([operand.type]), facts, CompileOptions())
+        (found,) = run_kernel(device, kernel, [x], facts)
+        assert_close(found, reference(op, [x], [DType.F32])[0], 1e-5)
+
+
 def test_vectors_are_only_used_where_neighbours_are_aligned() -> None:
     def width(layout: Layout, axes: tuple[int, ...]) -> tuple[int, bool]:
         operand = Operand(DType.F32, layout)

@@ -149,6 +149,20 @@ def test_norms_of_infinities_and_nan(device: Device, name: str) -> None:
     check(device, OPS[name](), arrays, [operand_like(a, DType.F32) for a in arrays], None)
 
 
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+@pytest.mark.parametrize(("rows", "length", "schedule"), [(300, 36, "subgroup"), (3, 520, "workgroup")])
+def test_schedules_of_a_gpu(device: Device, name: str, rows: int, length: int, schedule: str) -> None:
+    # Several subgroups meet in a workgroup there: one per row, or all on one row.
+    facts = replace(device.facts, kind="discrete")
+    op = OPS[name](1) if name == "softmax" else OPS[name]()  # type: ignore[call-arg]
+    arrays = data(name, (rows, length), DType.F32)
+    operands = tuple(operand_like(a, DType.F32) for a in arrays)
+    kernel = rows_kernel(op, operands, operands[0].type, facts, CompileOptions())
+    assert kernel.schedule.name == (schedule if facts.subgroup_size else "workgroup")
+    (found,) = run_kernel(device, kernel, arrays, facts)
+    assert_close(found, reference(op, arrays, [o.dtype for o in operands])[0], 5e-6)
+
+
 def test_grids_wider_than_a_dimension_are_folded(device: Device) -> None:
     (x,) = data("softmax", (1000, 4), DType.F32)
     facts = replace(device.facts, limits=replace(device.facts.limits, max_workgroups=7))
