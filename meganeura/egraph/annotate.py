@@ -7,20 +7,22 @@ shape rule of an op in one place, the op itself; the e-graph only ever holds res
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meganeura.egraph import shape_facts
 from meganeura.egraph.constant_facts import ANALYSED_ELEMENTS, constant_facts
-from meganeura.egraph.engine import Engine
 from meganeura.egraph.load import Loader
-from meganeura.egraph.schema import Constructor, Literal, same_number
+from meganeura.egraph.schema import Constructor, same_number
 from meganeura.errors import GraphError, RuleError
 from meganeura.ir.graph import Graph
 from meganeura.ir.op import Op, sizeof
 from meganeura.ir.types import TensorType, ValueType
 from meganeura.reference import round_to
+
+if TYPE_CHECKING:
+    from meganeura.egraph.engine import Engine, Tables
 
 _VIEWS = ("reshape", "transpose", "slice", "expand")
 _MASK_READERS = ("add", "sub", "mul", "where", "cast", "and", "or", "not", "less", "less_equal", "equal", "expand")
@@ -139,16 +141,16 @@ class Annotator:
         fresh = [
             (made, row)
             for name, made in self._schema.items()
-            for row in rows.get(name, ())
+            for row in rows[name]
             if row.output not in ids
         ]
-        self.terms = sum(len(rows.get(name, ())) for name in self._schema)
+        self.terms = sum(len(rows[name]) for name in self._schema)
         before = self._next
         while fresh:
             fresh = self._name_classes(fresh, ids, rows)
         self._adopt_constants(rows, ids)
         for name, describe in self._declare_views.items():
-            for row in rows.get(name, ()):
+            for row in rows[name]:
                 key = (name, row.output, *row.inputs)
                 if key not in self._seen_views:
                     self._seen_views.add(key)
@@ -158,7 +160,7 @@ class Annotator:
         self._loader.flush()
         return self._next > before
 
-    def _name_classes(self, fresh: list[Any], ids: dict[Any, int], rows: dict[str, list[Any]]) -> list[Any]:
+    def _name_classes(self, fresh: list[Any], ids: dict[Any, int], rows: Tables) -> list[Any]:
         """Name the classes whose terms have named operands only; return the terms still to do."""
         best: dict[Any, tuple[Any, ...]] = {}
         waiting = []
@@ -202,7 +204,7 @@ class Annotator:
             known = self._inferred[op, types] = op.infer(types)  # type: ignore[arg-type]
         return known
 
-    def _infer(self, op: Op, operands: Sequence[int], output: Any, rows: dict[str, list[Any]]) -> ValueType:
+    def _infer(self, op: Op, operands: Sequence[int], output: Any, rows: Tables) -> ValueType:
         try:
             return self.infer(op, operands)
         except GraphError as error:
@@ -214,21 +216,21 @@ class Annotator:
                 shapes=", ".join(repr(self.types[o]) for o in operands),
             ) from None
 
-    def rules_at(self, rows: dict[str, list[Any]], output: Any) -> list[str]:
+    def rules_at(self, rows: Tables, output: Any) -> list[str]:
         """Names of the rules that gave a class a term, sorted."""
         names = set()
         for table, position in (("Fired", 1), ("Made", 2)):
-            for row in rows.get(table, ()):
+            for row in rows[table]:
                 if row.inputs[position] == output:
                     names.add(str(self._engine.literal("String", row.inputs[0])).partition("#")[0])
         return sorted(names)
 
-    def _adopt_constants(self, rows: dict[str, list[Any]], ids: dict[Any, int]) -> None:
+    def _adopt_constants(self, rows: Tables, ids: dict[Any, int]) -> None:
         """Classes that existed before a rule found that they are constant; two values in one class are an error."""
         values: dict[int, float] = {}
         for name in ("Full", "Constant", "Iota"):
             made = self._schema[name]
-            for row in rows.get(name, ()):
+            for row in rows[name]:
                 node_id = ids.get(row.output)
                 if node_id is None:
                     continue
@@ -252,7 +254,8 @@ class Annotator:
 
     def _slice_facts(self, op: Any, operand: int, result: int) -> None:
         shape = self.shape(operand)
-        cut = [a for a, (low, high, dim) in enumerate(zip(op.starts, op.stops, shape, strict=True)) if (low, high) != (0, dim)]
+        ranges = zip(op.starts, op.stops, shape, strict=True)
+        cut = [axis for axis, (low, high, dim) in enumerate(ranges) if (low, high) != (0, dim)]
         if len(cut) == 1 and all(step == 1 for step in op.steps):
             axis = cut[0]
             self._loader.fact("slice-range", result, axis, op.starts[axis], op.stops[axis], other=operand)
@@ -267,6 +270,8 @@ class Annotator:
             self._loader.vectors("repeats-axis", self.shape(operand), tuple(op.shape), values=found)
 
     def _transpose_facts(self, op: Any, operand: int, result: int) -> None:
+        if shape_facts.keeps_order(op.perm, self.shape(operand)):
+            self._loader.vectors("unit-perm", tuple(op.perm), self.shape(operand))
         if op.perm in self._perms:
             return
         new = [tuple(op.perm)]
@@ -285,7 +290,7 @@ class Annotator:
                         self._loader.vectors("inverse-perm", outer, inner)
 
 
-def class_ids(engine: Engine, rows: dict[str, list[Any]]) -> dict[Any, int]:
+def class_ids(engine: Engine, rows: Tables) -> dict[Any, int]:
     """Smallest node id of every named class."""
     ids: dict[Any, int] = {}
     for row in rows["N"]:

@@ -12,6 +12,8 @@ MASKED = -1e30
 """An additive mask at or below this excludes a key."""
 ANALYSED_ELEMENTS = 1 << 22
 """Larger constants are not looked into."""
+HALVES_ELEMENTS = 1 << 20
+"""Larger tables are not compared by halves."""
 Fact = tuple[str, tuple[Literal, ...]]
 """Name of a fact, and its arguments after the class."""
 
@@ -24,6 +26,8 @@ def constant_facts(load: Callable[[], np.ndarray], elements: int) -> list[Fact]:
     facts = mask_facts(array) if array.ndim >= 2 and array.dtype.kind in "bf" else []
     if array.dtype.kind in "iuf":
         facts += ramp_facts(array)
+    if array.dtype.kind == "f" and elements <= HALVES_ELEMENTS and halves_equal(array):
+        facts.append(("halves-equal", ()))
     if array.dtype.kind in "iu" and array.ndim == 1:
         facts += repeat_facts(array)
     return facts
@@ -85,3 +89,9 @@ def repeat_facts(array: np.ndarray) -> list[Fact]:
     if times > 1 and array.size % times == 0 and np.array_equal(array, np.arange(array.size) // times):
         return [("repeat-indices", (times,))]
     return []
+
+
+def halves_equal(array: np.ndarray) -> bool:
+    """Whether the two halves of the last axis agree, as in tables for the rotation of whole heads."""
+    width = array.shape[-1] if array.ndim else 0
+    return width > 0 and width % 2 == 0 and np.array_equal(array[..., : width // 2], array[..., width // 2 :])

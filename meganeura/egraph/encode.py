@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from meganeura.egraph.annotate import Annotator
-from meganeura.egraph.engine import Engine
 from meganeura.egraph.load import Loader
 from meganeura.egraph.schema import Constructor
 from meganeura.errors import GraphError
 from meganeura.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from meganeura.egraph.engine import Engine
 
 
 def encode(graph: Graph, engine: Engine, schema: dict[str, Constructor]) -> Annotator:
@@ -21,6 +25,7 @@ def encode(graph: Graph, engine: Engine, schema: dict[str, Constructor]) -> Anno
     for node in graph.nodes:
         loader.node(node.id, node.op, node.inputs)
         annotator.describe(node.id, node.op, node.inputs, node.type)
+        loader.fact("given", node.id)
     loader.flush()
     annotator.annotate()
     return annotator

@@ -20,6 +20,22 @@ from meganeura.errors import RuleError
 
 LOADING = "loading"
 """The ruleset that turns table rows into terms."""
+_LITERALS = ((bool, bindings.Bool), (int, bindings.Int), (float, bindings.Float), (str, bindings.String))
+
+
+class Tables:
+    """Rows of a frozen e-graph by function name, fetched when asked for: a row has `inputs`, `output`, `subsumed`."""
+
+    def __init__(self, functions: dict[str, Any]) -> None:
+        self._functions = functions
+        self._rows: dict[str, list[Any]] = {}
+
+    def __getitem__(self, name: str) -> list[Any]:
+        rows = self._rows.get(name)
+        if rows is None:
+            function = self._functions.get(name)
+            rows = self._rows[name] = [] if function is None else function.rows
+        return rows
 
 
 class Engine:
@@ -47,9 +63,7 @@ class Engine:
     def execute(self, text: str, source: str, what: str) -> None:
         """Run one command written as text; RuleError names `what` and `source`."""
         try:
-            self._run(self._graph.parse_program(text, source))
-        except RuleError as error:
-            raise RuleError(f"{what}: {error.summary}", source=source) from None
+            self._graph.run_program(*self._graph.parse_program(text, source))
         except BaseException as error:
             raise self._translated(error, what, source) from None
 
@@ -81,7 +95,7 @@ class Engine:
             return value
         if isinstance(value, tuple):
             return bindings.Call(self._span, "vec-of", [self._expression(int(item)) for item in value])
-        for kind, literal in ((bool, bindings.Bool), (int, bindings.Int), (float, bindings.Float), (str, bindings.String)):
+        for kind, literal in _LITERALS:
             if isinstance(value, kind):
                 return bindings.Lit(self._span, literal(value))
         raise TypeError(f"{value!r} is no literal of the e-graph")
@@ -143,9 +157,9 @@ class Engine:
 
     # ---- reading ----------------------------------------------------------------------------------
 
-    def freeze(self) -> dict[str, list[Any]]:
-        """All rows by function name; a row has `inputs`, `output`, `subsumed`. A few milliseconds."""
-        return {name: function.rows for name, function in self._graph.freeze().functions.items()}
+    def freeze(self) -> Tables:
+        """The e-graph as it is now; a few milliseconds."""
+        return Tables(self._graph.freeze().functions)
 
     def literal(self, sort: str, value: Any) -> Literal:
         """The Python value of an attribute."""

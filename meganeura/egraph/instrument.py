@@ -17,8 +17,6 @@ from meganeura.egraph.schema import FACTS, Constructor
 from meganeura.egraph.sexpr import Atom, Form, Sexpr, forms
 from meganeura.errors import RuleError
 
-_BUILT_IN = {"=": None, "!=": None, "union": 2, "let": 2}
-
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -103,6 +101,11 @@ class _Pattern:
                 self.term(right, left)
                 return
         self.facts.append(form)
+        # A rule files' own relation: what it speaks of belongs to the match.
+        if isinstance(form, Form) and form.head in self.vocabulary.declared and form.head not in FACTS:
+            for sort, argument in zip(self.vocabulary.declared[form.head], form.items[1:], strict=True):
+                if sort == "E" and isinstance(argument, Atom) and not any(str(argument) == str(k) for k in self.inner):
+                    self.inner.append(argument)
 
 
 @dataclass
@@ -180,6 +183,19 @@ def _directions(form: Form, rule: RuleInfo) -> list[tuple[list[Sexpr], list[Sexp
     return both
 
 
+def _marked(actions: list[Sexpr], vocabulary: Vocabulary) -> Atom | None:
+    """For a rule that only notes facts: the first class it notes something about."""
+    for action in actions:
+        call = action.items[1] if isinstance(action, Form) and action.head == "set" else action
+        sorts = vocabulary.sorts(call.head) if isinstance(call, Form) else None
+        if sorts is None or not isinstance(call, Form):
+            continue
+        for sort, argument in zip(sorts, call.items[1:], strict=True):
+            if sort == "E" and isinstance(argument, Atom):
+                return argument
+    return None
+
+
 def _command(
     body: list[Sexpr], actions: list[Sexpr], rule: RuleInfo, vocabulary: Vocabulary, name: str, ruleset: str
 ) -> str:
@@ -202,8 +218,8 @@ def _command(
         else:
             result.actions.append(result.named(action))
     provenance = []
-    if roots:
-        root = roots[0]
+    root = roots[0] if roots else _marked(actions, vocabulary)
+    if root is not None:
         provenance.append(f'(Fired "{name}" {root})')
         used = dict.fromkeys(str(v) for v in pattern.inner if str(v) != str(root))
         provenance += [f'(Used "{name}" {root} {variable})' for variable in used]

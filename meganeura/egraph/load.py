@@ -7,12 +7,15 @@ rule however many layers repeat it. The same holds for types and for facts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from meganeura.egraph.engine import Engine
 from meganeura.egraph.schema import FACTS, Literal, constructor, encode_attributes
+from meganeura.egraph.shape_facts import exchange
 from meganeura.ir.op import Op, sizeof
 from meganeura.ir.types import TensorType, TupleType, ValueType
+
+if TYPE_CHECKING:
+    from meganeura.egraph.engine import Engine
 
 _TABLES = """
 (relation Raw-once (i64))
@@ -48,7 +51,8 @@ class Loader:
         engine, count = self._engine, len(operands)
         if count not in self._arities:
             self._arities.add(count)
-            engine.execute(f"(relation Raw-node{count} ({' '.join(['i64'] * (2 + count))}))", "tables", "declaring tables")
+            columns = " ".join(["i64"] * (2 + count))
+            engine.execute(f"(relation Raw-node{count} ({columns}))", "tables", "declaring tables")
         kind = self._kinds.get((op, count))
         if kind is None:
             kind = self._kinds[op, count] = len(self._kinds)
@@ -80,9 +84,14 @@ class Loader:
                 "dtype": value_type.dtype.value,
                 "rank": len(shape),
                 "numel": sizeof(shape),
+                "zeros": (0,) * len(shape),
+                "ones": (1,) * len(shape),
             }
             if shape:
                 values["last-dim"] = shape[-1]
+            for name, low, high in (("swap-last", 2, 1), ("swap-heads", 3, 2)):
+                if len(shape) >= low:
+                    values[name] = exchange(len(shape), -low, -high)
             engine.loading_rule(
                 f"type-{known}",
                 [engine.term("Raw-typed", known, here)],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from meganeura.egraph.instrument import Vocabulary
 from meganeura.egraph.rulefile import RuleInfo
+from meganeura.egraph.schema import FACTS
 from meganeura.egraph.sexpr import Form, forms
 from meganeura.egraph.snapshot import Firing, Snapshot, Term
 from meganeura.ir.graph import Graph
@@ -18,7 +19,7 @@ _REGION_NODES = 1000
 
 @dataclass(frozen=True)
 class RuleOps:
-    """Op class names in a rule's patterns and in what it makes."""
+    """Names of the ops in a rule's patterns and in what it makes; a rule file's own relations as `(name)`."""
 
     consumes: frozenset[str]
     produces: frozenset[str]
@@ -38,8 +39,9 @@ def rule_ops(rule: RuleInfo, vocabulary: Vocabulary) -> RuleOps:
 
 
 def _ops(expression: object, vocabulary: Vocabulary) -> set[str]:
-    heads = [form.head for form in forms(expression)] if isinstance(expression, Form) else []
-    return {vocabulary.constructors[head].op.name for head in heads if head in vocabulary.constructors}
+    heads = {form.head for form in forms(expression)} if isinstance(expression, Form) else set()
+    ops = {vocabulary.constructors[head].op.name for head in heads if head in vocabulary.constructors}
+    return ops | {f"({head})" for head in heads if head in vocabulary.declared and head not in FACTS}
 
 
 class Provenance:
@@ -73,10 +75,10 @@ class Provenance:
             seen.add(firing)
             wanted = self._ops[firing.rule].consumes
             for inner in (firing.root, *firing.used):
-                # What the original graph offered needs no rule to explain it.
-                missing = wanted - self._original_ops[inner]
+                # What the original graph offered needs no rule to explain it; relations always do.
+                missing = wanted
                 if self._original_ops[inner] & wanted:
-                    continue
+                    missing = frozenset(name for name in wanted if name.startswith("("))
                 waiting += [f for f in self._firings[inner] if self._ops[f.rule].produces & missing]
         return tuple(sorted({firing.rule for firing in seen}))
 

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from meganeura.errors import RuleError
 from meganeura.egraph.sexpr import Form, read
+from meganeura.errors import RuleError
 from meganeura.resources import resource_dir
 
 SOUNDNESS = ("exact", "reassociating", "approximate")
@@ -130,7 +130,8 @@ def load_rules(extra: Sequence[str] = (), folder: Path | None = None) -> RuleBoo
         RuleError: naming file and line of what is malformed, a duplicate, or missing.
     """
     root = folder or resource_dir("rules")
-    files = [read_rules(path.read_text(encoding="utf-8"), f"{root.name}/{path.name}") for path in sorted(root.glob("*.egg"))]
+    paths = sorted(root.glob("*.egg"))
+    files = [read_rules(path.read_text(encoding="utf-8"), f"{root.name}/{path.name}") for path in paths]
     for name in extra:
         path = Path(name)
         try:

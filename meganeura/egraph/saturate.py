@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from meganeura.egraph.annotate import Annotator
-from meganeura.egraph.engine import Engine
 from meganeura.egraph.report import SearchReport, StageReport
 from meganeura.egraph.rulefile import RuleInfo, Stage
 from meganeura.errors import RuleError
 from meganeura.options import SearchLimits
+
+if TYPE_CHECKING:
+    from meganeura.egraph.engine import Engine
 
 
 def ruleset(group: str) -> str:

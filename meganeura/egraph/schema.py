@@ -11,8 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import Any
+from functools import cache
 
 from meganeura.errors import GraphError
 from meganeura.ir.op import OPS, Op
@@ -58,7 +57,7 @@ class Constructor:
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def attribute_sorts(op: type[Op]) -> tuple[str, ...]:
     """Sorts of an op's attributes in declaration order."""
     sorts = []
@@ -146,8 +145,13 @@ FACTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "rank": (("E",), "i64"),
     "last-dim": (("E",), "i64"),
     "numel": (("E",), "i64"),
+    "zeros": (("E",), "Ints"),
+    "ones": (("E",), "Ints"),
+    "swap-last": (("E",), "Ints"),
+    "swap-heads": (("E",), "Ints"),
     "order": (("E",), "i64"),
     "splat": (("E",), "f64"),
+    "given": (("E",), None),
     "is-constant": (("E",), None),
     "causal-mask": (("E", "i64"), None),
     "causal-keep": (("E", "i64"), None),
@@ -156,12 +160,14 @@ FACTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "mask-value": (("E", "f64"), None),
     "ramp": (("E", "i64", "i64"), None),
     "repeat-indices": (("E", "i64"), None),
+    "halves-equal": (("E",), None),
     "slice-range": (("E", "E", "i64", "i64", "i64"), None),
     "fits": (("Ints", "Ints"), None),
     "identity-perm": (("Ints",), None),
     "swaps-last-two": (("Ints",), None),
     "swaps-heads": (("Ints",), None),
     "compose-perm": (("Ints", "Ints", "Ints"), None),
+    "unit-perm": (("Ints", "Ints"), None),
     "inverse-perm": (("Ints", "Ints"), None),
     "inserts-axis": (("Ints", "Ints", "i64"), None),
     "removes-axis": (("Ints", "Ints", "i64"), None),
@@ -183,9 +189,8 @@ def declarations(schema: dict[str, Constructor]) -> str:
     lines += [made.declaration() for _, made in sorted(schema.items())]
     for name, (arguments, result) in FACTS.items():
         signature = f"{name} ({' '.join(arguments)})"
-        lines.append(
-            f"(relation {signature})" if result is None else f"(function {signature} {result} {_MERGES.get(name, ':no-merge')})"
-        )
+        merge = _MERGES.get(name, ":no-merge")
+        lines.append(f"(relation {signature})" if result is None else f"(function {signature} {result} {merge})")
     return "\n".join(lines)
 
 

@@ -21,15 +21,24 @@ def fits(shape: Vector, target: Vector) -> bool:
 def permutation_facts(perm: Vector) -> Iterator[str]:
     """Names of the one-vector relations that hold."""
     rank = len(perm)
-    identity = list(range(rank))
-    if list(perm) == identity:
+    if perm == tuple(range(rank)):
         yield "identity-perm"
     for name, low, high in (("swaps-last-two", 2, 1), ("swaps-heads", 3, 2)):
-        if rank >= low:
-            swapped = list(identity)
-            swapped[-low], swapped[-high] = swapped[-high], swapped[-low]
-            if list(perm) == swapped:
-                yield name
+        if rank >= low and perm == exchange(rank, -low, -high):
+            yield name
+
+
+def exchange(rank: int, a: int, b: int) -> Vector:
+    """The permutation that exchanges two axes."""
+    perm = list(range(rank))
+    perm[a], perm[b] = perm[b], perm[a]
+    return tuple(perm)
+
+
+def keeps_order(perm: Vector, shape: Vector) -> bool:
+    """Whether transposing this shape leaves all axes longer than 1 in order, so that a reshape would do."""
+    long = [axis for axis in perm if shape[axis] != 1]
+    return long == sorted(long)
 
 
 def compose(outer: Vector, inner: Vector) -> Vector:
@@ -44,14 +53,16 @@ def reshape_facts(old: Vector, new: Vector) -> Iterator[tuple[str, int]]:
             if new[axis] == 1 and new[:axis] + new[axis + 1 :] == old:
                 yield "inserts-axis", axis
         for axis in range(len(old)):
-            if old[:axis] == new[:axis] and old[axis + 1 :] == new[axis + 2 :] and new[axis] * new[axis + 1] == old[axis]:
+            same = old[:axis] == new[:axis] and old[axis + 1 :] == new[axis + 2 :]
+            if same and new[axis] * new[axis + 1] == old[axis]:
                 yield "splits-axis", axis
     elif len(old) == len(new) + 1:
         for axis in range(len(old)):
             if old[axis] == 1 and old[:axis] + old[axis + 1 :] == new:
                 yield "removes-axis", axis
         for axis in range(len(new)):
-            if new[:axis] == old[:axis] and new[axis + 1 :] == old[axis + 2 :] and old[axis] * old[axis + 1] == new[axis]:
+            same = new[:axis] == old[:axis] and new[axis + 1 :] == old[axis + 2 :]
+            if same and old[axis] * old[axis + 1] == new[axis]:
                 yield "merges-axes", axis
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from meganeura.egraph.annotate import Annotator
-from meganeura.egraph.engine import Engine
 from meganeura.egraph.schema import Constructor
 from meganeura.errors import GraphError, RuleError
 from meganeura.ir.op import Op
+
+if TYPE_CHECKING:
+    from meganeura.egraph.engine import Engine, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def take_snapshot(engine: Engine, schema: dict[str, Constructor], annotator: Ann
     classes: dict[int, dict[Term, bool]] = defaultdict(dict)
     for name, made in schema.items():
         count = len(made.sorts)
-        for row in rows.get(name, ()):
+        for row in rows[name]:
             here = ids.get(row.output)
             inputs = row.inputs
             operands = tuple(ids.get(value, -1) for value in inputs[count:])
@@ -72,10 +75,11 @@ def take_snapshot(engine: Engine, schema: dict[str, Constructor], annotator: Ann
         terms = classes[here]
         chosen = [term for term, subsumed in terms.items() if not subsumed] or list(terms)
         kept[here] = tuple(sorted(chosen, key=lambda t: (t.op.name, repr(t.op), t.operands)))
-    return Snapshot(kept, {number: ids[value] for value, number in sorted(members, key=lambda m: m[1])}, _firings(engine, rows, ids))
+    class_of = {number: ids[value] for value, number in sorted(members, key=lambda member: member[1])}
+    return Snapshot(kept, class_of, _firings(engine, rows, ids))
 
 
-def _check_type(engine: Engine, annotator: Annotator, term: Term, here: int, output: object, rows: dict) -> None:
+def _check_type(engine: Engine, annotator: Annotator, term: Term, here: int, output: object, rows: Tables) -> None:
     try:
         found = annotator.infer(term.op, term.operands)
         if found == annotator.types[here]:
@@ -92,16 +96,16 @@ def _check_type(engine: Engine, annotator: Annotator, term: Term, here: int, out
     )
 
 
-def _firings(engine: Engine, rows: dict, ids: dict[object, int]) -> tuple[Firing, ...]:
+def _firings(engine: Engine, rows: Tables, ids: dict[object, int]) -> tuple[Firing, ...]:
     used: dict[tuple[str, int], set[int]] = defaultdict(set)
     made: dict[tuple[str, int], set[int]] = defaultdict(set)
     roots: set[tuple[str, int]] = set()
-    for row in rows.get("Fired", ()):
+    for row in rows["Fired"]:
         name, root = row.inputs
         if root in ids:
             roots.add((str(engine.literal("String", name)), ids[root]))
     for table, target in (("Used", used), ("Made", made)):
-        for row in rows.get(table, ()):
+        for row in rows[table]:
             name, root, inner = row.inputs
             if root in ids and inner in ids:
                 target[str(engine.literal("String", name)), ids[root]].add(ids[inner])
