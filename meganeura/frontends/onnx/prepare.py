@@ -68,7 +68,9 @@ def in_order(nodes: list[OnnxNode], given: set[str], results: list[str]) -> list
         made.update(node.outputs)
     missing = [name for name in results if name not in made]
     if missing:
-        raise ImportFailure(f"output {missing[0]!r} is made by no node", source=missing[0], remedy="the file is damaged")
+        raise ImportFailure(
+            f"output {missing[0]!r} is made by no node", source=missing[0], remedy="the file is damaged"
+        )
     return nodes
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 from onnx import ModelProto, TensorProto
 
 from meganeura.errors import ImportFailure
@@ -42,7 +43,7 @@ class Source:
 
 def read_proto(proto: ModelProto, name: str = "") -> Source:
     """A model given as a message (its external data, if any, already loaded)."""
-    _check_whole(proto, name or proto.graph.name or "model")
+    _check_whole(proto, name or "the model")
     return Source(name or proto.graph.name or "model", proto, None, {})
 
 
@@ -83,7 +84,26 @@ def _truncated(path: Path, size: int) -> ImportFailure:
     )
 
 
+def _readable(message: Message) -> bool:
+    """Whether every string in a message is text: the protobuf library hands out damaged ones as bytes."""
+    if isinstance(message, TensorProto):
+        return isinstance(message.name, str)
+    for field, value in message.ListFields():
+        items = [value] if isinstance(value, str | bytes | Message) else value
+        if field.type == FieldDescriptor.TYPE_STRING and not all(isinstance(item, str) for item in items):
+            return False
+        if field.type == FieldDescriptor.TYPE_MESSAGE and not all(map(_readable, items)):
+            return False
+    return True
+
+
 def _check_whole(proto: ModelProto, name: str) -> None:
+    try:
+        readable = _readable(proto)
+    except UnicodeDecodeError:
+        readable = False
+    if not readable:
+        raise ImportFailure(f"{name} is damaged: a name in it is not text", source=name, remedy="fetch the file again")
     # A file cut between two top-level fields still parses: it only lacks what came later.
     if not proto.HasField("graph") or not proto.opset_import:
         missing = "graph" if not proto.HasField("graph") else "operator set version"

@@ -105,9 +105,9 @@ def cumulative_sum(build: Builder, node: OnnxNode, x: Value, axis: Value) -> Val
     """A product with a triangular matrix of ones."""
     along = axis_of(node, axis.ints("the axis")[0], x.rank)
     length = x.shape[along]
-    host = x.dtype.numpy if x.dtype.is_float else np.int64
-    # Element [i, j] says whether input i counts towards output j.
-    counts = np.triu(np.ones((length, length), host), 1 if node.get("exclusive", 0) else 0)
-    matrix = build.wrap(np.ascontiguousarray(counts.T if node.get("reverse", 0) else counts)).cast(x.dtype)
+    given, result = build.iota(length).reshape((length, 1)), build.iota(length).reshape((1, length))
+    if node.get("reverse", 0):
+        given, result = result, given
+    counts = (given < result if node.get("exclusive", 0) else given <= result).cast(x.dtype)
     order = [a for a in range(x.rank) if a != along] + [along]
-    return (x.transpose(order) @ matrix).transpose([order.index(a) for a in range(x.rank)])
+    return (x.transpose(order) @ counts).transpose([order.index(a) for a in range(x.rank)])

@@ -12,7 +12,7 @@ from meganeura.frontends.onnx.elements import ELEMENTS
 from meganeura.frontends.onnx.node import OnnxNode
 from meganeura.frontends.onnx.operators.axes import axes_of, axis_of
 from meganeura.frontends.onnx.registry import importer
-from meganeura.frontends.onnx.value import Builder, Value
+from meganeura.frontends.onnx.value import FOLD_LIMIT, Builder, Value
 from meganeura.ir.types import DType, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -244,7 +244,11 @@ def constant_of_shape(build: Importer, node: OnnxNode, wanted: Value) -> Value:
 @importer("Range", known=(0, 1, 2))
 def range_(build: Builder, node: OnnxNode, start: Value, limit: Value, delta: Value) -> Value:
     first, last, step = (v.array("a bound of the range").reshape(()) for v in (start, limit, delta))
+    if step == 0:
+        raise node.invalid("the step is 0")
     count = max(0, math.ceil((last - first) / step))
+    if count > FOLD_LIMIT:
+        return build.iota(count, start.dtype) * step.item() + first.item()
     return build.wrap((first + np.arange(count).astype(first.dtype) * step).astype(first.dtype))
 
 
@@ -254,4 +258,5 @@ def eye_like(build: Importer, node: OnnxNode, x: Value) -> Value:
     element = ELEMENTS.get(node.get("dtype")) if "dtype" in node.attributes else build.element(node.inputs[0])
     if element is None:
         raise node.unsupported("this element type")
-    return build.wrap(np.eye(rows, columns, node.get("k", 0), dtype=element.numpy))
+    row, column = build.iota(rows).reshape((rows, 1)), build.iota(columns).reshape((1, columns))
+    return build.apply("equal", row + node.get("k", 0), column).cast(element.dtype)
