@@ -6,7 +6,6 @@ Exit codes: 0 done; 1 a mismatch was found; 2 a mistake of the user's, a file's 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
 import sys
 import traceback
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 
 import click
 
+import meganeura
 from meganeura.cli import interrupt
 from meganeura.cli.output import Output, error_fields
 from meganeura.errors import MeganeuraError
@@ -61,11 +61,7 @@ class _Commands(click.Group):
 
 def _show_version(context: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        try:
-            version = importlib.metadata.version("meganeura")
-        except importlib.metadata.PackageNotFoundError:
-            version = "(run from a checkout that is not installed)"
-        click.echo(f"meganeura {version}")
+        click.echo(f"meganeura {meganeura.__version__}")
         context.exit()
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from meganeura.cli.options import Common
 from meganeura.compiler import CompiledModel, as_model
-from meganeura.errors import ImportFailure, InputError
+from meganeura.errors import InputError
+from meganeura.frontends import read_head
 from meganeura.frontends.gguf.model import DecoderFile
 from meganeura.ir.dims import SymDim
 from meganeura.ir.model import Model
@@ -45,21 +46,8 @@ class Source:
 
 
 def is_decoder(path: Path) -> bool:
-    """Whether a file is a GGUF language model, by its first bytes."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(4) == b"GGUF"
-
-
-def check_file(path: Path) -> None:
-    """Raise ImportFailure unless there is a file."""
-    if not path.exists():
-        raise ImportFailure(
-            f"no such file: {path}", source=str(path), remedy="check the path, or use smollm2 or minilm"
-        )
-    if path.is_dir():
-        raise ImportFailure(f"{path} is a directory, not a model file", source=str(path), remedy="name the file in it")
+    """Whether a file is a GGUF language model, by its first bytes; raises ImportFailure when there is no such file."""
+    return read_head(path).startswith(b"GGUF")
 
 
 def open_source(path: Path, context: int | None = None) -> Source:
@@ -72,7 +60,6 @@ def open_source(path: Path, context: int | None = None) -> Source:
     Raises:
         ImportFailure: no such file, or not a model that can be read.
     """
-    check_file(path)
     if is_decoder(path):
         decoder = DecoderFile(path, context)
         return Source(path, (decoder.prefill, decoder.step), decoder)

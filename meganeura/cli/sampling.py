@@ -66,7 +66,6 @@ def load_language_model(common: Common, model: str, context: int | None) -> Any:
     if common.dims:
         raise InputError("a language model has no dimension to choose here", remedy="use --context in place of --dim")
     path = find_model(model, common.output)
-    programs.check_file(path)
     if not programs.is_decoder(path):
         raise InputError(f"{path.name} is not a language model (a GGUF file)", remedy=f"meganeura run {path}")
     with common.output.step("opening the model"):

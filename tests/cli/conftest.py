@@ -9,9 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.models import write_encoder
+from tests.frontends.gguf.tiny import write_tiny
 
 
 @dataclass(frozen=True)
@@ -70,3 +74,15 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
         return Typed(line, done.returncode, done.stdout, done.stderr)
 
     return type_line
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ONNX file of one attention block over ids and a mask."""
+    return write_encoder(tmp_path_factory.mktemp("models") / "encoder.onnx")
+
+
+@pytest.fixture(scope="session")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GGUF file of two random layers, with tokenizer and chat template; its context is 128."""
+    return write_tiny(tmp_path_factory.mktemp("models") / "tiny.gguf")
