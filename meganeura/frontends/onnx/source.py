@@ -6,6 +6,7 @@ import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
@@ -89,7 +90,7 @@ def _readable(message: Message) -> bool:
     if isinstance(message, TensorProto):
         return isinstance(message.name, str)
     for field, value in message.ListFields():
-        items = [value] if isinstance(value, str | bytes | Message) else value
+        items: Any = [value] if isinstance(value, str | bytes | Message) else value
         if field.type == FieldDescriptor.TYPE_STRING and not all(isinstance(item, str) for item in items):
             return False
         if field.type == FieldDescriptor.TYPE_MESSAGE and not all(map(_readable, items)):

@@ -100,7 +100,7 @@ def test_old_operator_sets():
 
 def test_strings_and_damaged_tensors():
     proto = model("float[n] x) => (float[n] y", "y = Add (x, w)")
-    proto.graph.initializer.append(helper.make_tensor("w", onnx.TensorProto.STRING, [1], [b"a"]))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(["a"], object), "w"))
     assert "'w' has the unsupported element type string" in str(failure(proto))
     proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.zeros(3, np.float32), "w"))
     proto.graph.initializer[0].raw_data = bytes(8)
