@@ -42,6 +42,7 @@ fn store_quad(place: Place, row: u32, column: u32, product: vec4<f32>, up: vec4<
 
 const LANES: u32 = 8u;
 const ROWS: u32 = 1u;           // rows of a block
+const STORED: u32 = 1u;         // rows stored at once; divides ROWS
 const ROW_BLOCKS: u32 = 1u;
 const COLUMN_BLOCKS: u32 = 1u;
 const BLOCKS: u32 = 1u;         // over all batch entries
@@ -59,9 +60,9 @@ fn b_block(at: vec4<u32>, k: u32) -> mat4x4<f32> {
 // Four neighbouring columns of b at one k; zero from K on.
 fn b_row(at: u32, k: u32) -> vec4<f32> {
     // #if ragged
-    return select(vec4<f32>(), vec4<f32>(b[(at + min(k, LAST_K) * B_STEP) / 4u]), k < K);
+    return select(vec4<f32>(), b_four((at + min(k, LAST_K) * B_STEP) / 4u), k < K);
     // #else
-    return vec4<f32>(b[(at + k * B_STEP) / 4u]);
+    return b_four((at + k * B_STEP) / 4u);
     // #endif
 }
 // #endif
@@ -92,9 +93,14 @@ fn main(
     // #else
     let columns = place.b + min(vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(N - 1u)) * B_COLUMN;
     // #endif
+    // #if bias_first
+    let start = bias_quad(place, 0u, min(column, N - 1u));
+    // #else
+    let start = vec4<f32>();
+    // #endif
     // #replace starts
     let row_0 = place.a + min(first_row + lane, M - 1u) * A_ROW;
-    var sum_0 = vec4<f32>();
+    var sum_0 = start;
     // #end
     for (var k = 0u; k < K; k += 4u) {
         let weights = b_block(columns, k);
@@ -109,16 +115,13 @@ fn main(
     if (column >= N) {
         return;
     }
-    // #replace results
-    var sums = array<vec4<f32>, 1>(sum_0);
-    // #end
-    for (var i = 0u; i < ROWS; i++) {
-        if (first_row + i < M) {
-            // #if gated
-            store_quad(place, first_row + i, column, sums[i], ups[i]);
-            // #else
-            store_quad(place, first_row + i, column, sums[i], vec4<f32>());
-            // #endif
+    // A few rows at a time: unrolling the epilogue for all of them would take long to compile.
+    for (var i = 0u; i < ROWS; i += STORED) {
+        let row = first_row + i;
+        // #replace stores
+        if (row < M) {
+            store_quad(place, row, column, sum_0, vec4<f32>());
         }
+        // #end
     }
 }

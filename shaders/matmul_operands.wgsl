@@ -26,7 +26,8 @@ const RESIDUAL_COLUMN: u32 = 0u;
 const OUT_ROW: u32 = 1u;
 const OUT_COLUMN: u32 = 1u;
 
-// Stored elements: a number, or a vec4 of them where starts and strides allow.
+// Stored elements: a number, or four of them where starts and strides allow. Four f16 are read as two u32, which
+// takes half the loads on adapters that load lane by lane.
 alias A = f32;
 alias B = f32;
 alias BIAS = f32;
@@ -68,11 +69,35 @@ fn place_of(batch: u32) -> Place {
 
 // ---- loads ---------------------------------------------------------------------------------------
 
+// #if a_vec4
+// Four neighbours of a, wherever they stand.
+fn a_four(index: u32) -> vec4<f32> {
+    // #if a_packed
+    let raw = a[index];
+    return vec4<f32>(unpack2x16float(raw.x), unpack2x16float(raw.y));
+    // #else
+    return vec4<f32>(a[index]);
+    // #endif
+}
+// #endif
+
+// #if b_vec4
+// Four neighbours of b, wherever they stand.
+fn b_four(index: u32) -> vec4<f32> {
+    // #if b_packed
+    let raw = b[index];
+    return vec4<f32>(unpack2x16float(raw.x), unpack2x16float(raw.y));
+    // #else
+    return vec4<f32>(b[index]);
+    // #endif
+}
+// #endif
+
 // #if a_quads
 // a[row, k..k+3] of the row that starts at `at`; zero from K on.
 fn a_quad(at: u32, k: u32) -> vec4<f32> {
     // #if a_wide
-    return vec4<f32>(a[(at + k) / 4u]);
+    return a_four((at + k) / 4u);
     // #else
     return vec4<f32>(a_one(at, k), a_one(at, k + 1u), a_one(at, k + 2u), a_one(at, k + 3u));
     // #endif
@@ -83,7 +108,7 @@ fn a_quad(at: u32, k: u32) -> vec4<f32> {
 // b[k..k+3, column] of the column that starts at `at`; zero from K on.
 fn b_quad(at: u32, k: u32) -> vec4<f32> {
     // #if b_wide
-    return vec4<f32>(b[(at + k) / 4u]);
+    return b_four((at + k) / 4u);
     // #else
     return vec4<f32>(b_one(at, k), b_one(at, k + 1u), b_one(at, k + 2u), b_one(at, k + 3u));
     // #endif
@@ -194,7 +219,7 @@ fn store_quad(place: Place, row: u32, column: u32, product: vec4<f32>, up: vec4<
     // #if alpha
     x *= ALPHA;
     // #endif
-    // #if bias
+    // #if bias_last
     x += bias_quad(place, row, column);
     // #endif
     // #if activation

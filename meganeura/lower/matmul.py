@@ -266,7 +266,7 @@ def _choose(problem: Problem, facts: DeviceFacts) -> tuple[Problem, Schedule | N
         return problem, _simple(problem, facts)
     if problem.gate is None and problem.n < min(problem.m, 4):
         problem = problem.swapped()
-    if _walks_along_k(problem) and problem.m <= (3 if facts.is_cpu else 8):
+    if _walks_along_k(problem) and problem.m <= (2 if facts.is_cpu else 8):
         schedule = _vector(problem, facts)
         if schedule is not None:
             return problem, schedule
