@@ -58,7 +58,7 @@ def _language_model(output: Output, device: Any, path: Any) -> tuple[dict[str, A
     language = LanguageModel.load(path, device=device)
     ids = language.prompt_ids([{"role": "user", "content": QUESTION}])
     stream = language.stream(QUESTION)
-    output.result(f"  {QUESTION}  ", style="cyan", end="")
+    output.result(f"> {QUESTION}", style="cyan")
     show_stream(output, stream)
     answer = stream.result
     output.result(f"  {answer.prompt_tokens} prompt tokens, {answer.tokens_per_second:.1f} tokens/s after them")

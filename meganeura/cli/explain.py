@@ -60,7 +60,7 @@ def show_report(output: Output, report: CompileReport) -> None:
     output.result(f"  dispatches  {report.dispatches_unoptimized:,} unoptimised, {report.dispatches:,} here")
     output.result(f"  attention   {attention_text(report)}")
     output.result(f"  compiled    {', '.join(f'{phase} {value:.2f} s' for phase, value in report.seconds.items())}")
-    if report.stopped_by:
+    if report.stopped_by not in ("", "saturated"):
         output.result(f"  search      stopped by {report.stopped_by}; the best program found was used")
     if report.rules:
         fired = sorted(report.rules.items(), key=lambda item: (-item[1], item[0]))

@@ -37,7 +37,7 @@ class Output:
     def result(self, text: str = "", style: str | None = None, end: str = "\n") -> None:
         """A line of the result for a person; nothing with --json."""
         if not self.as_json:
-            self.results.print(text, style=style, markup=False, end=end)
+            self.results.print(text, style=style, markup=False, end=end, soft_wrap=True)
 
     def table(self, headings: tuple[str, ...], rows: list[tuple[Any, ...]], title: str = "") -> None:
         """A table of the result for a person; numbers are set to the right."""
@@ -49,11 +49,14 @@ class Output:
             table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
         for row in rows:
             table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-        self.results.print(table, markup=False)
+        with self.results.capture() as drawn:
+            self.results.print(table, markup=False)
+        for line in drawn.get().splitlines():
+            self.results.file.write(line.rstrip() + "\n")
 
     def notice(self, text: str, style: str | None = None) -> None:
         """A line for whoever watches, never part of the result."""
-        self.notices.print(text, style=style, markup=False)
+        self.notices.print(text, style=style, markup=False, soft_wrap=True)
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
@@ -86,8 +89,8 @@ class Output:
 
 
 def _console(stream: Any) -> Console:
-    # A pipe has no width: each row stays on one line there.
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else 500)
+    # A pipe has no width: each row of a table stays on one line there.
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else 1000)
 
 
 def error_fields(problem: BaseException) -> dict[str, Any]:

@@ -78,7 +78,6 @@ DEVICES = [
     ("generate {gguf} --prompt hi --device -1", "-1"),
 ]
 LANGUAGE = [
-    ("generate {gguf} --prompt ''", "empty"),
     ("generate {gguf} --raw --prompt ''", "empty"),
     ("generate {gguf} --prompt 'a long prompt' --context 4", "context"),
     ("generate {gguf} --prompt hi --dim n=3", "--context"),
@@ -90,8 +89,6 @@ LANGUAGE = [
 
 @pytest.mark.parametrize(("line", "word"), MODEL_FILES + INPUTS + DEVICES + LANGUAGE)
 def test_is_refused_with_one_message(shell: Shell, files: dict[str, Path], line: str, word: str) -> None:
-    if "''" in line and "--raw" not in line:
-        pytest.skip("a chat template makes a prompt of an empty message")
     typed = shell(line, **files).refused(word)
     assert typed.out == ""
 
