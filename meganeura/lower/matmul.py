@@ -209,7 +209,7 @@ def _block_rows(problem: Problem, lanes: int) -> int:
         return max(blocks * column_blocks, _BUSY_BLOCKS) / column_blocks * (fixed + 3.7 * rows)
 
     least = -(-problem.m // most)
-    blocks = min(range(least, max(least, -(-problem.m // 4)) + 1), key=cost)
+    blocks = min(range(least, min(problem.m, least + 8) + 1), key=cost)
     return -(-problem.m // blocks)
 
 
