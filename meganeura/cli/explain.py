@@ -64,14 +64,24 @@ def show_report(output: Output, report: CompileReport) -> None:
         output.result(f"  search      stopped by {report.stopped_by}; the best program found was used")
     if report.rules:
         fired = sorted(report.rules.items(), key=lambda item: (-item[1], item[0]))
-        output.result(f"  rules       {', '.join(f'{name} {count}' for name, count in fired if count)}")
+        output.result(_wrapped("  rules       ", [f"{name} {count}" for name, count in fired if count]))
+
+
+def _wrapped(head: str, items: list[str], width: int = 110) -> str:
+    """Items set off by commas on lines of about `width` characters, no item broken in two."""
+    lines = [head]
+    for item in items:
+        if len(lines[-1]) + len(item) > width and lines[-1].strip():
+            lines.append(" " * len(head))
+        lines[-1] += f"{item}, "
+    return "\n".join(line.rstrip() for line in lines).rstrip(",")
 
 
 def attention_text(report: CompileReport) -> str:
     """How many attention nodes of which form a program has."""
     tiled, cached = report.ops.get("attention", 0), report.ops.get("cached_attention", 0)
     parts = [f"{count} {form}" for count, form in ((tiled, "tiled"), (cached, "cached")) if count]
-    return ", ".join(parts) or "none found"
+    return ", ".join(parts) + " found" if parts else "none found"
 
 
 def _show_kernels(output: Output, report: CompileReport, wgsl: bool) -> None:
