@@ -42,6 +42,9 @@ fn key_range(position: u32) -> KeyRange { return KeyRange(0u, KEYS); }
 fn query_of(batch: u32, head: u32, row: u32, position: u32) -> Query { return Query(position); }
 fn score_of(product: f32, query: Query, key: u32) -> Score { return Score(product, true); }
 fn decay(x: f32) -> f32 { return exp(-abs(x)); }
+fn q_element(at: u32, element: u32) -> f32 { return q[at + element]; }
+fn k_element(at: u32, element: u32, position: u32) -> f32 { return k[at + element]; }
+fn v_element(at: u32, element: u32) -> f32 { return v[at + element]; }
 // #end
 
 const WORKGROUPS: u32 = 1u;     // rows * heads * batch
@@ -63,45 +66,6 @@ fn reduce_products(element: u32) {
     }
 }
 
-fn q_element(at: u32, element: u32, position: u32) -> f32 {
-    if (element >= D) {
-        return 0.0;
-    }
-    // #if rope
-    if (element < 2u * PAIRS) {
-        let pair = pair_of(element);
-        let elements = elements_of(pair);
-        let both = vec2<f32>(f32(q[at + elements.x * Q_STEP]), f32(q[at + elements.y * Q_STEP]));
-        let new_pair = turned(both, angle_of(position, pair));
-        return select(new_pair.y, new_pair.x, element == elements.x);
-    }
-    // #endif
-    return f32(q[at + element * Q_STEP]);
-}
-
-fn k_element(at: u32, element: u32, position: u32) -> f32 {
-    if (element >= D) {
-        return 0.0;
-    }
-    // #if rope
-    if (element < 2u * PAIRS) {
-        let pair = pair_of(element);
-        let elements = elements_of(pair);
-        let both = vec2<f32>(f32(k[at + elements.x * K_STEP]), f32(k[at + elements.y * K_STEP]));
-        let new_pair = turned(both, angle_of(position, pair));
-        return select(new_pair.y, new_pair.x, element == elements.x);
-    }
-    // #endif
-    return f32(k[at + element * K_STEP]);
-}
-
-fn v_element(at: u32, element: u32) -> f32 {
-    if (element >= DV) {
-        return 0.0;
-    }
-    return f32(v[at + element * V_STEP]);
-}
-
 @compute @workgroup_size(INVOCATIONS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -121,7 +85,11 @@ fn main(
     let query = query_of(batch, head, row, position);
     let keys_at = k_start(batch) + (head / GROUP) * K_HEAD;
     let values_at = v_start(batch) + (head / GROUP) * V_HEAD;
-    let mine = q_element(q_start(batch) + head * Q_HEAD + row * Q_ROW, element, position);
+    let query_at = q_start(batch) + head * Q_HEAD + row * Q_ROW;
+    var mine = q_element(query_at, element);
+    // #if rope
+    mine = turned_element(mine, q_element(query_at, partner_of(element)), element, position);
+    // #endif
 
     // Every invocation keeps the same running maximum and sum; the sum is 0 as long as no key was seen.
     var top = 0.0;
@@ -174,7 +142,7 @@ fn main(
     }
 
     if (element < DV) {
-        let result = select(total / sum, 0.0, sum == 0.0);
+        let result = total / select(sum, 1.0, sum == 0.0);
         out[out_start(batch) + head * OUT_HEAD + row * OUT_ROW + element * OUT_STEP] = OUT(result);
     }
     // #if lse

@@ -26,7 +26,7 @@ const LSE_HEAD: u32 = 2u;
 const LSE_ROW: u32 = 2u;
 const LSE_STEP: u32 = 1u;
 
-// What the bindings hold: f32 or f16, or a vec4 of them where starts and strides allow.
+// What the bindings hold: f32 or f16, or where starts and strides allow four of them, as a vec4 or packed words.
 alias Q = f32;
 alias K = f32;
 alias V = f32;
@@ -71,6 +71,35 @@ fn out_start(batch: u32) -> u32 {
     return 0u;
     // #end
 }
+
+// One element of a head, 0 past its end. Without branches: drivers for CPUs build those slowly.
+// #if q_scalars
+fn q_element(at: u32, element: u32) -> f32 {
+    return select(0.0, f32(q[at + min(element, D - 1u) * Q_STEP]), element < D);
+}
+// #endif
+
+// Of a key, the element after the rotary embedding at the key's position.
+// #if k_scalars
+fn k_stored(at: u32, element: u32) -> f32 {
+    return select(0.0, f32(k[at + min(element, D - 1u) * K_STEP]), element < D);
+}
+
+fn k_element(at: u32, element: u32, position: u32) -> f32 {
+    let x = k_stored(at, element);
+    // #if rope
+    return turned_element(x, k_stored(at, partner_of(element)), element, position);
+    // #else
+    return x;
+    // #endif
+}
+// #endif
+
+// #if v_scalars
+fn v_element(at: u32, element: u32) -> f32 {
+    return select(0.0, f32(v[at + min(element, DV - 1u) * V_STEP]), element < DV);
+}
+// #endif
 
 // #if lse
 fn lse_start(batch: u32) -> u32 {

@@ -25,25 +25,29 @@ fn angle_of(position: u32, pair: u32) -> vec2<f32> {
     );
 }
 
-// The two elements of a pair: neighbours, or half the turned part apart.
-fn elements_of(pair: u32) -> vec2<u32> {
-    // #if interleaved
-    return vec2<u32>(2u * pair, 2u * pair + 1u);
-    // #else
-    return vec2<u32>(pair, pair + PAIRS);
-    // #endif
-}
-
-// The pair that an element below 2 * PAIRS belongs to.
-fn pair_of(element: u32) -> u32 {
-    // #if interleaved
-    return element / 2u;
-    // #else
-    return element % PAIRS;
-    // #endif
-}
-
 // A pair turned by its angle.
-fn turned(pair: vec2<f32>, angle: vec2<f32>) -> vec2<f32> {
+fn turned_pair(pair: vec2<f32>, angle: vec2<f32>) -> vec2<f32> {
     return vec2<f32>(pair.x * angle.x - pair.y * angle.y, pair.y * angle.x + pair.x * angle.y);
+}
+
+// The other element of an element's pair: its neighbour, or the one half the turned part away.
+fn partner_of(element: u32) -> u32 {
+    // #if interleaved
+    let partner = element ^ 1u;
+    // #else
+    let partner = select(element - PAIRS, element + PAIRS, element < PAIRS);
+    // #endif
+    return select(element, partner, element < 2u * PAIRS);
+}
+
+// An element after the turn, from itself and its partner; the rest of a head is not turned.
+fn turned_element(own: f32, partner: f32, element: u32, position: u32) -> f32 {
+    let within = min(element, 2u * PAIRS - 1u);
+    // #if interleaved
+    let angle = angle_of(position, within / 2u);
+    // #else
+    let angle = angle_of(position, within % PAIRS);
+    // #endif
+    let first = element < partner_of(element);
+    return select(own, own * angle.x + select(partner, -partner, first) * angle.y, element < 2u * PAIRS);
 }
