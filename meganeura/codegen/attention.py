@@ -27,50 +27,70 @@ _GREATEST = float(np.finfo(np.float32).max)
 @renders(AttentionKernel)
 def render_attention(kernel: AttentionKernel, facts: DeviceFacts) -> Shader:
     """The shader of an attention kernel: bindings are the op's inputs in order, the output, then the log-sum-exp."""
-    sizes, schedule = kernel.sizes, kernel.schedule
-    # Vectors are for chunks of four elements; the literal form reads one element per invocation.
-    chunks = isinstance(schedule, DirectSchedule)
-    vectors = {n: chunks and _in_vectors(o) for n, o in _tensors(kernel).items()}
-    operands = "\n".join([_operands(kernel, vectors), _scores(kernel), _rotary(kernel)])
-    queries = sizes.batch * sizes.heads * sizes.rows
-    parameters: dict[str, Any]
-    flags = {
-        "f16": any(o.dtype is DType.F16 for o in (*kernel.inputs, *kernel.outputs)),
-        "lse": len(kernel.outputs) > 1,
-        "rope": "cos" in kernel.extras,
-    }
+    access_of = {name: _access(kernel, name, operand) for name, operand in _tensors(kernel).items()}
+    schedule = kernel.schedule
     if isinstance(schedule, LiteralSchedule):
-        workgroups = queries
-        parameters = {"WORKGROUPS": queries, "INVOCATIONS": schedule.invocations, "TREE": schedule.tree}
+        workgroups, parameters, flags = _literal(kernel, schedule)
     else:
-        row_tiles = -(-sizes.rows // schedule.rows)
-        group_tiles = -(-sizes.group // schedule.heads)
-        head_tiles = sizes.heads // sizes.group * group_tiles
-        tiles = sizes.batch * head_tiles * row_tiles
-        workgroups = tiles if schedule.split else -(-tiles // schedule.invocations)
-        parameters = {
-            "TILE_ROWS": schedule.rows,
-            "TILE_HEADS": schedule.heads,
-            "TILE": schedule.rows * schedule.heads,
-            "ROW_TILES": row_tiles,
-            "GROUP_TILES": group_tiles,
-            "HEAD_TILES": head_tiles,
-            "TILES": tiles,
-            "INVOCATIONS": schedule.invocations,
-            "D_CHUNKS": -(-sizes.d // 4),
-            "DV_CHUNKS": -(-sizes.dv // 4),
-            "OUT_ELEMENT": storage_type(kernel.outputs[0].dtype),
-        }
-        flags |= {"split": schedule.split, "interleaved": getattr(kernel.op, "interleaved", False)}
-        flags |= {f"{name}_vec4": on for name, on in vectors.items()}
+        workgroups, parameters, flags = _direct(kernel, schedule)
+        flags |= {f"{name}_{kind}": True for name, kind in access_of.items() if kind != "scalars"}
+    parameters["WORKGROUPS"] = workgroups
+    flags["f16"] = any(o.dtype is DType.F16 for o in (*kernel.inputs, *kernel.outputs))
+    flags["rope"] = "cos" in kernel.extras
+    flags["lse"] = _has_lse(kernel)
+    operands = "\n".join([_operands(kernel, access_of), _scores(kernel), _rotary(kernel)])
     text = render_template(f"attention_{schedule.name}", parameters, flags, {"operands": operands})
     access = ("read",) * len(kernel.inputs) + ("read_write",) * len(kernel.outputs)
     return Shader(kernel.label, unroll(text), fold_grid(workgroups, facts.limits, kernel.label), access)
 
 
+def _literal(kernel: AttentionKernel, schedule: LiteralSchedule) -> tuple[int, dict[str, Any], dict[str, bool]]:
+    """Workgroups, parameters and flags of the literal template."""
+    sizes = kernel.sizes
+    parameters = {"INVOCATIONS": schedule.invocations, "TREE": schedule.tree}
+    return sizes.batch * sizes.heads * sizes.rows, parameters, {}
+
+
+def _direct(kernel: AttentionKernel, schedule: DirectSchedule) -> tuple[int, dict[str, Any], dict[str, bool]]:
+    """Workgroups, parameters and flags of the direct template."""
+    sizes = kernel.sizes
+    per_workgroup = schedule.tile * (1 if schedule.mode == "split" else schedule.invocations)
+    blocks = -(-sizes.rows * sizes.group // per_workgroup)
+    d_chunks, dv_chunks = -(-sizes.d // 4), -(-sizes.dv // 4)
+    parameters = {
+        "TILE": schedule.tile,
+        "INVOCATIONS": schedule.invocations,
+        "BLOCKS": blocks,
+        "D_CHUNKS": d_chunks,
+        "DV_CHUNKS": dv_chunks,
+        "D_LOADS": -(-d_chunks // schedule.invocations),
+        "DV_LOADS": -(-dv_chunks // schedule.invocations),
+        "OUT_ELEMENT": storage_type(kernel.outputs[0].dtype),
+    }
+    flags = {
+        "split": schedule.mode == "split",
+        "shared": schedule.mode == "shared",
+        "interleaved": getattr(kernel.op, "interleaved", False),
+    }
+    return sizes.batch * sizes.heads // sizes.group * blocks, parameters, flags
+
+
+def _has_lse(kernel: AttentionKernel) -> bool:
+    return bool(kernel.outputs[1:])
+
+
 def _tensors(kernel: AttentionKernel) -> dict[str, Operand]:
     q, k, v = kernel.inputs[:3]
     return {"q": q, "k": k, "v": v, "out": kernel.outputs[0]}
+
+
+def _access(kernel: AttentionKernel, name: str, operand: Operand) -> str:
+    """How a tensor's elements are read or written: "scalars", "vec4", or "packed", four float16 in two words."""
+    # The literal form has an invocation per element, and the rotary embedding turns a key's elements one by one.
+    turned = "cos" in kernel.extras and name == "k"
+    if not isinstance(kernel.schedule, DirectSchedule) or turned or not _in_vectors(operand):
+        return "scalars"
+    return "packed" if operand.dtype is DType.F16 and name in ("k", "v") else "vec4"
 
 
 def _in_vectors(operand: Operand) -> bool:
@@ -81,7 +101,7 @@ def _in_vectors(operand: Operand) -> bool:
     return layout.size > 0 and width % 4 == 0 and step == 1 and aligned
 
 
-def _operands(kernel: AttentionKernel, vectors: dict[str, bool]) -> str:
+def _operands(kernel: AttentionKernel, access_of: dict[str, str]) -> str:
     sizes = kernel.sizes
     parameters: dict[str, Any] = {
         "HEADS": sizes.heads,
@@ -97,14 +117,16 @@ def _operands(kernel: AttentionKernel, vectors: dict[str, bool]) -> str:
     code = {}
     for name, operand in _tensors(kernel).items():
         element = storage_type(operand.dtype)
-        parameters[name.upper()] = f"vec4<{element}>" if vectors[name] else element
+        parameters[name.upper()] = {"vec4": f"vec4<{element}>", "packed": "vec2<u32>"}.get(access_of[name], element)
         parameters |= _strides(name, operand.layout, ("HEAD", "ROW", "STEP"))
         code[f"{name}_start"] = f"    return {_batch_start(operand.layout, 3)};"
-    if len(kernel.outputs) > 1:
+    if _has_lse(kernel):
         layout = kernel.outputs[1].layout
         parameters |= {"BIND_LSE": len(kernel.inputs) + 1, **_strides("lse", layout, ("ROW", "HEAD", "STEP"))}
         code["lse_start"] = f"    return {_batch_start(layout, 3)};"
-    return render_template("attention_operands", parameters, {"lse": len(kernel.outputs) > 1}, code)
+    flags = {"lse": _has_lse(kernel), "rope": "cos" in kernel.extras}
+    flags |= {f"{name}_scalars": access_of[name] == "scalars" for name in ("q", "k", "v")}
+    return render_template("attention_operands", parameters, flags, code)
 
 
 def _scores(kernel: AttentionKernel) -> str:

@@ -47,6 +47,8 @@ def _expand(lines: list[str], at: int, constants: dict[str, int], nested: bool) 
             continue
         body, at = _expand(lines, at, constants, nested=True)
         end = header["end"]
+        if not end[0].isdigit() and end not in constants:
+            raise MeganeuraError(f"a shader template unrolls a loop up to {end}, which is no constant")
         count = int(end[:-1]) if end[0].isdigit() else constants[end]
         variable = re.compile(rf"\b{header['name']}\b")
         for i in range(count):

@@ -23,14 +23,14 @@ MAX_WIDTH = 256
 """Widest head the kernels take, for keys and for values."""
 _LEAST_NORMAL = 2.0**-126
 _GREATEST = 3.4028234663852886e38
-# Registers of a direct invocation, counted in f32: queries and running totals of its tile. More reads keys less
-# often, but the time to build the kernel grows with it, so the larger tile is for work that repays it.
-_TILE_REGISTERS = 512
-_LARGE_TILE_REGISTERS = 1024
-_LARGE_WORK = 64_000_000
-# Fewer tiles than this leave lanes of a small CPU idle.
-_ENOUGH_TILES = 64
+# Registers for queries and running totals of a direct invocation's tile, counted in f32. A larger tile reads keys
+# less often, but the time to build the kernel grows with it: 64-wide heads get 3 queries, built in 0.6 s.
+_TILE_REGISTERS = 384
 _MAX_TILE = 8
+# Keys are dealt to invocations where queries alone don't fill them: below this many tiles, from this many keys on.
+_SPLIT_BELOW_TILES = 32
+_SPLIT_FROM_KEYS = 64
+_DEFAULT_LANES = 8
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,22 @@ class LiteralSchedule:
 
 @dataclass(frozen=True)
 class DirectSchedule:
-    """One invocation per tile of queries, or one workgroup with the tile's keys dealt to its invocations.
+    """One invocation per tile of queries that read the same key/value head.
 
     Attributes:
-        rows, heads: query rows, and heads of one group, in a tile.
-        invocations: per workgroup. split: deal the keys of one tile to the invocations of a workgroup.
+        tile: queries (rows times heads of a group) of an invocation. invocations: per workgroup.
+        mode: "plain"; "shared", where the workgroup is one subgroup that reads each key and value once; or
+            "split", where the workgroup has one tile and deals its keys to the invocations.
     """
 
     name: ClassVar[str] = "direct"
-    rows: int
-    heads: int
+    tile: int
     invocations: int
-    split: bool
+    mode: str
 
     def workgroup_memory(self, value_width: int) -> int:
         """Bytes that the parts of a split tile take until they are joined."""
-        return self.invocations * self.rows * self.heads * (8 + 16 * -(-value_width // 4)) if self.split else 0
+        return self.invocations * self.tile * (8 + 16 * -(-value_width // 4)) if self.mode == "split" else 0
 
 
 Schedule: TypeAlias = LiteralSchedule | DirectSchedule
@@ -137,7 +137,10 @@ def _obstacle(op: Any, inputs: Sequence[Any], facts: DeviceFacts) -> str | None:
     if not _plain(op.scale) or not _plain(op.softcap) or math.isnan(op.fill):
         return f"scale {op.scale}, soft-cap {op.softcap} and fill {op.fill} beyond float32"
     literal = _literal(op, sizes, facts)
-    if literal.invocations > facts.limits.max_invocations or literal.workgroup_memory > facts.limits.max_workgroup_memory:
+    if (
+        literal.invocations > facts.limits.max_invocations
+        or literal.workgroup_memory > facts.limits.max_workgroup_memory
+    ):
         return f"{literal.invocations} invocations and {literal.workgroup_memory} bytes in a workgroup"
     return None
 
@@ -193,35 +196,25 @@ def _literal(op: Op, sizes: AttentionSizes, facts: DeviceFacts) -> LiteralSchedu
     return LiteralSchedule(max(sizes.d, sizes.dv), (1 << (sizes.d - 1).bit_length()) // 2)
 
 
-def _direct(op: Any, sizes: AttentionSizes, facts: DeviceFacts) -> DirectSchedule:
+def _direct(op: Op, sizes: AttentionSizes, facts: DeviceFacts) -> DirectSchedule:
+    rope = getattr(op, "rope", False)
     per_query = 4 * (-(-sizes.d // 4) + -(-sizes.dv // 4))
-    queries = sizes.batch * sizes.heads * sizes.rows
-    work = queries * sizes.keys * (sizes.d + sizes.dv)
-    registers = _LARGE_TILE_REGISTERS if work >= _LARGE_WORK else _TILE_REGISTERS
-    most = max(1, min(_MAX_TILE, registers // per_query))
-    if sizes.rows > 1:
-        rows, heads = min(most, sizes.rows), 1
-    else:
-        # Tiles of equal size: 7 heads with room for 4 become 4 and 3, not 4, 3 of them twice.
-        rows, heads = 1, -(-sizes.group // -(-sizes.group // most))
-    tiles = queries // (rows * heads)
-    if tiles < _SPLIT_BELOW and sizes.keys >= _SPLIT_KEYS:
-        invocations = _SPLIT_INVOCATIONS
-        while invocations > 8:
-            schedule = DirectSchedule(rows, heads, invocations, True)
-            if schedule.workgroup_memory(sizes.dv) <= facts.limits.max_workgroup_memory:
-                return schedule
-            invocations //= 2
-        return DirectSchedule(rows, heads, invocations, True)
-    while rows > 1 and sizes.batch * sizes.heads * -(-sizes.rows // rows) < _ENOUGH_TILES:
-        rows = -(-rows // 2)
-    return DirectSchedule(rows, heads, _DIRECT_INVOCATIONS, False)
+    queries = sizes.rows * sizes.group
+    # Turning the queries on load makes for as much code again.
+    most = max(1, min(_MAX_TILE, _TILE_REGISTERS // per_query // (2 if rope else 1)))
+    # Tiles of one size where possible: 7 queries with room for 4 become 4 and 3 rather than 4 and 4.
+    tile = -(-queries // -(-queries // most))
+    lanes = facts.subgroup_size or _DEFAULT_LANES
+    tiles = sizes.batch * sizes.heads // sizes.group * -(-queries // tile)
+    if tiles < _SPLIT_BELOW_TILES and sizes.keys >= _SPLIT_FROM_KEYS and not rope:
+        split = DirectSchedule(tile, lanes, "split")
+        if split.workgroup_memory(sizes.dv) <= facts.limits.max_workgroup_memory:
+            return split
+    if facts.is_cpu and facts.subgroup_size:
+        # Only a CPU adapter's subgroups are known to have one size, the measured one, in every kernel.
+        return DirectSchedule(tile, facts.subgroup_size, "shared")
+    return DirectSchedule(tile, lanes, "plain")
 
-
-_SPLIT_BELOW = 32
-_SPLIT_KEYS = 64
-_SPLIT_INVOCATIONS = 16
-_DIRECT_INVOCATIONS = 8
 
 SCHEDULES: dict[str, Callable[[Any, AttentionSizes, DeviceFacts], Schedule]] = {
     "literal": _literal,
