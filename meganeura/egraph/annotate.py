@@ -138,12 +138,7 @@ class Annotator:
         """Give types and facts to new classes and new views; whether there was anything to give."""
         rows = self._engine.freeze()
         ids = class_ids(self._engine, rows)
-        fresh = [
-            (made, row)
-            for name, made in self._schema.items()
-            for row in rows[name]
-            if row.output not in ids
-        ]
+        fresh = [(made, row) for name, made in self._schema.items() for row in rows[name] if row.output not in ids]
         self.terms = sum(len(rows[name]) for name in self._schema)
         before = self._next
         while fresh:
@@ -157,8 +152,8 @@ class Annotator:
                     *attributes, operand = row.inputs
                     if operand in ids and row.output in ids:
                         describe(self.op(self._schema[name], row.inputs), ids[operand], ids[row.output])
-        self._loader.flush()
-        return self._next > before
+        # A new view in an old class brings facts, too.
+        return self._loader.flush() or self._next > before
 
     def _name_classes(self, fresh: list[Any], ids: dict[Any, int], rows: Tables) -> list[Any]:
         """Name the classes whose terms have named operands only; return the terms still to do."""

@@ -8,16 +8,37 @@ running one action a term.
 
 from __future__ import annotations
 
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
 import tempfile
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from egglog import bindings
-
 from meganeura.egraph.schema import Literal
 from meganeura.errors import RuleError
 
+
+def _load_bindings() -> Any:
+    """egglog's extension module without its Python package, whose import takes a quarter of a second.
+
+    The package imports formatters and notebook widgets that nothing here needs. Registered under its own name,
+    the module is the one that a later `import egglog` finds.
+    """
+    if "egglog" not in sys.modules and "egglog.bindings" not in sys.modules:
+        package = importlib.util.find_spec("egglog")
+        folders = package.submodule_search_locations if package else None
+        found = importlib.machinery.PathFinder.find_spec("egglog.bindings", folders) if folders else None
+        if found is not None and found.loader is not None:
+            module = importlib.util.module_from_spec(found)
+            sys.modules["egglog.bindings"] = module
+            found.loader.exec_module(module)
+    return sys.modules.get("egglog.bindings") or importlib.import_module("egglog.bindings")
+
+
+bindings = _load_bindings()
 LOADING = "loading"
 """The ruleset that turns table rows into terms."""
 _LITERALS = ((bool, bindings.Bool), (int, bindings.Int), (float, bindings.Float), (str, bindings.String))
@@ -128,10 +149,10 @@ class Engine:
         """Put a row of integers in a table (loaded by `load`)."""
         self._rows.setdefault(table, []).append(values)
 
-    def load(self) -> None:
-        """Load the pending rows and run the loading rules."""
+    def load(self) -> bool:
+        """Load the pending rows and run the loading rules; whether there were any."""
         if not self._pending and not self._rows:
-            return
+            return False
         commands, self._pending = self._pending, []
         for table, rows in self._rows.items():
             self._files += 1
@@ -139,8 +160,10 @@ class Engine:
             path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
             commands.append(bindings.Input(self._span, table, path.name))
         self._rows = {}
-        commands.append(self._schedule((LOADING,)))
+        # Twice, because relations over vectors read the vectors that the first run puts in place.
+        commands.append(self._schedule((LOADING, LOADING)))
         self._run(commands)
+        return True
 
     # ---- running ----------------------------------------------------------------------------------
 

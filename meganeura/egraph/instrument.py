@@ -8,58 +8,14 @@ led to which class, and how often each rule really fired.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from meganeura.egraph.rulefile import RuleInfo
-from meganeura.egraph.schema import FACTS, Constructor
-from meganeura.egraph.sexpr import Atom, Form, Sexpr, forms
+from meganeura.egraph.schema import FACTS
+from meganeura.egraph.sexpr import Atom, Form, Sexpr
+from meganeura.egraph.split import split
+from meganeura.egraph.vocabulary import Vocabulary
 from meganeura.errors import RuleError
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """What rules may name: constructors, and declared relations and functions by argument sorts."""
-
-    constructors: Mapping[str, Constructor]
-    declared: Mapping[str, tuple[str, ...]]
-
-    def sorts(self, head: str) -> tuple[str, ...] | None:
-        """Argument sorts of a constructor, relation or function, None for anything else."""
-        made = self.constructors.get(head)
-        if made is not None:
-            return (*made.sorts, *("E",) * made.arity)
-        return self.declared.get(head)
-
-    def check(self, expression: Sexpr, rule: RuleInfo) -> None:
-        """Raise RuleError for an unknown constructor or a wrong number of arguments."""
-        for form in forms(expression):
-            head = form.head
-            sorts = self.sorts(head)
-            if sorts is not None and len(form.items) - 1 != len(sorts):
-                raise RuleError(
-                    f"rule {rule.name}: {head} takes {len(sorts)} arguments, not {len(form.items) - 1}",
-                    source=f"{rule.file}:{form.line}",
-                    shapes=f"({head} {' '.join(sorts)})",
-                )
-            if sorts is None and head[:1].isupper():
-                near = difflib.get_close_matches(head, [*self.constructors, *self.declared], 1)
-                raise RuleError(
-                    f"rule {rule.name}: there is no constructor {head}",
-                    source=f"{rule.file}:{form.line}",
-                    remedy=f"did you mean {near[0]}?" if near else None,
-                )
-
-
-def declare(declarations: Mapping[str, Form] | list[Form], constructors: Mapping[str, Constructor]) -> Vocabulary:
-    """The vocabulary of the schema, the facts and the rule files' own declarations."""
-    declared: dict[str, tuple[str, ...]] = {name: arguments for name, (arguments, _) in FACTS.items()}
-    for form in declarations.values() if isinstance(declarations, Mapping) else declarations:
-        name, arguments = form.items[1], form.items[2]
-        assert isinstance(name, Atom) and isinstance(arguments, Form)
-        declared[name.text] = tuple(str(item) for item in arguments.items)
-    return Vocabulary(constructors, declared)
 
 
 @dataclass
@@ -135,14 +91,30 @@ class _Actions:
         return variable
 
 
-def instrument(rule: RuleInfo, vocabulary: Vocabulary, ruleset: str) -> list[str]:
-    """The rule's commands as egglog text, named `NAME#i`, in `ruleset`, leaving provenance."""
-    commands = []
+@dataclass(frozen=True)
+class Command:
+    """One egglog command of a rule.
+
+    Attributes:
+        text: the command. matching: it belongs to the ruleset that matches structure, run before the other.
+    """
+
+    text: str
+    matching: bool = False
+
+
+def instrument(rule: RuleInfo, vocabulary: Vocabulary, ruleset: str) -> list[Command]:
+    """The rule's commands, named `NAME#i`, leaving provenance.
+
+    Structure is matched in the ruleset `RULESET-match` (see `split`), the rest runs in `RULESET`.
+    """
+    commands: list[Command] = []
+    count = 0
     for form in rule.commands:
         vocabulary.check(form, rule)
         for body, actions in _directions(form, rule):
-            name = f"{rule.name}#{len(commands)}"
-            commands.append(_command(body, actions, rule, vocabulary, name, ruleset))
+            commands += _commands(body, actions, vocabulary, f"{rule.name}#{count}", ruleset)
+            count += 1
     return commands
 
 
@@ -196,12 +168,29 @@ def _marked(actions: list[Sexpr], vocabulary: Vocabulary) -> Atom | None:
     return None
 
 
-def _command(
-    body: list[Sexpr], actions: list[Sexpr], rule: RuleInfo, vocabulary: Vocabulary, name: str, ruleset: str
-) -> str:
+def _commands(
+    body: list[Sexpr], actions: list[Sexpr], vocabulary: Vocabulary, name: str, ruleset: str
+) -> list[Command]:
     pattern = _Pattern(vocabulary)
     for fact in body:
         pattern.fact(fact)
+    effects = " ".join(map(str, _effects(actions, pattern, vocabulary, name)))
+    parts = split(pattern.facts, vocabulary)
+    if parts is None:
+        facts = " ".join(map(str, pattern.facts))
+        return [Command(f'(rule ({facts}) ({effects}) :ruleset {ruleset} :name "{name}")')]
+    match = f"({name} {' '.join(variable for variable, _ in parts.variables)})"
+    sorts = " ".join(sort for _, sort in parts.variables)
+    structure, guards = " ".join(map(str, parts.structure)), " ".join(map(str, parts.guards))
+    return [
+        Command(f"(relation {name} ({sorts}))"),
+        Command(f'(rule ({structure}) ({match}) :ruleset {ruleset}-match :name "{name}:match")', matching=True),
+        Command(f'(rule ({match} {guards}) ({effects}) :ruleset {ruleset} :name "{name}")'),
+    ]
+
+
+def _effects(actions: list[Sexpr], pattern: _Pattern, vocabulary: Vocabulary, name: str) -> list[Sexpr | str]:
+    """The actions, right-hand terms bound by `let`, and the provenance they leave."""
     result = _Actions(vocabulary)
     roots: list[Atom] = []
     for action in actions:
@@ -225,5 +214,4 @@ def _command(
         provenance += [f'(Used "{name}" {root} {variable})' for variable in used]
         made = dict.fromkeys(str(v) for v in (*roots[1:], *result.made) if str(v) != str(root))
         provenance += [f'(Made "{name}" {root} {variable})' for variable in made]
-    facts = " ".join(map(str, pattern.facts))
-    return f'(rule ({facts}) ({" ".join([*map(str, result.actions), *provenance])}) :ruleset {ruleset} :name "{name}")'
+    return [*result.actions, *provenance]

@@ -42,9 +42,9 @@ class Loader:
         for line in _TABLES.strip().splitlines():
             engine.execute(line, "tables", "declaring tables")
 
-    def flush(self) -> None:
-        """Make everything added so far part of the e-graph."""
-        self._engine.load()
+    def flush(self) -> bool:
+        """Make everything added so far part of the e-graph; whether there was anything."""
+        return self._engine.load()
 
     def node(self, node_id: int, op: Op, operands: Sequence[int]) -> None:
         """`(N node_id)` is the op applied to these node ids."""

@@ -12,14 +12,16 @@ from meganeura.egraph.decode import Decoder
 from meganeura.egraph.encode import encode
 from meganeura.egraph.extract import Problem, extract
 from meganeura.egraph.fold import fold
-from meganeura.egraph.instrument import Vocabulary, declare, instrument
+from meganeura.egraph.instrument import instrument
 from meganeura.egraph.provenance import Provenance, rule_ops
+from meganeura.egraph.reach import reachable
 from meganeura.egraph.report import SearchReport
 from meganeura.egraph.rulefile import RuleBook, RuleInfo, load_rules
 from meganeura.egraph.saturate import ruleset, saturate
-from meganeura.egraph.schema import build_schema, declarations
+from meganeura.egraph.schema import build_schema, constructor, declarations
 from meganeura.egraph.sexpr import Form, forms
 from meganeura.egraph.snapshot import Snapshot, Term, take_snapshot
+from meganeura.egraph.vocabulary import Vocabulary, vocabulary_of
 from meganeura.facts import DeviceFacts
 from meganeura.ir.graph import Graph
 from meganeura.options import CompileOptions
@@ -58,14 +60,16 @@ def optimize(
         words = {form.head for rule in chosen for command in rule.commands for form in forms(command)}
         schema = build_schema(words, ((type(n.op), len(n.inputs)) for n in folded.nodes))
         declared = [form for file in book.files for form in file.declarations]
-        vocabulary = declare(declared, schema)
+        vocabulary = vocabulary_of(declared, schema)
+        present = {constructor(type(node.op), len(node.inputs)).name for node in folded.nodes}
         engine = Engine(declarations(schema))
-        _load(engine, chosen, declared, vocabulary)
+        loaded = reachable(chosen, present, vocabulary)
+        _load(engine, loaded, declared, vocabulary)
     try:
         with _timed(report, "encode"):
             annotator = encode(folded, engine, schema)
         with _timed(report, "saturate"):
-            saturate(engine, annotator, book.stages, chosen, options.search, report)
+            saturate(engine, annotator, book.stages, loaded, options.search, report)
         with _timed(report, "extract"):
             snapshot = take_snapshot(engine, schema, annotator)
             types, constants = annotator.types, annotator.constant_classes(snapshot.class_of)
@@ -98,10 +102,11 @@ def _load(engine: object, chosen: Sequence[RuleInfo], declared: Sequence[Form], 
     for form in declared:
         engine.execute(str(form), f"line {form.line}", "a declaration")
     for group in dict.fromkeys(rule.group for rule in chosen):
-        engine.execute(f"(ruleset {ruleset(group)})", group, f"group {group}")
+        for name in (ruleset(group), f"{ruleset(group)}-match"):
+            engine.execute(f"(ruleset {name})", group, f"group {group}")
     for rule in chosen:
         for command in instrument(rule, vocabulary, ruleset(rule.group)):
-            engine.execute(command, rule.place, f"rule {rule.name}")
+            engine.execute(command.text, rule.place, f"rule {rule.name}")
 
 
 def _problem(

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meganeura.egraph.instrument import Vocabulary
 from meganeura.egraph.rulefile import RuleInfo
 from meganeura.egraph.schema import FACTS
 from meganeura.egraph.sexpr import Form, forms
 from meganeura.egraph.snapshot import Firing, Snapshot, Term
+from meganeura.egraph.vocabulary import Vocabulary
 from meganeura.ir.graph import Graph
 
 _REGION_NODES = 1000

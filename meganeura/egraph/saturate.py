@@ -42,7 +42,8 @@ def saturate(
     groups = {rule.group for rule in rules}
     total = 0
     for stage in stages:
-        rulesets = [ruleset(group) for group in stage.groups if group in groups]
+        present = [ruleset(group) for group in stage.groups if group in groups]
+        rulesets = [name for group in present for name in (f"{group}-match", group)]
         if not rulesets:
             continue
         began, count, terms = time.perf_counter(), 0, annotator.terms
