@@ -70,7 +70,10 @@ class _Body:
         output = self.kernel.outputs[0]
         element = Variable("element", output.layout.size)
         root = self.region.nodes[self.region.outputs["out"]]
-        value = self._value(root, coordinates_of(element, output.shape))
+        # Elements are visited in the order in which they lie in memory.
+        order = sorted(range(len(output.shape)), key=lambda a: (-output.layout.strides[a], a))
+        visited = coordinates_of(element, [output.shape[axis] for axis in order])
+        value = self._value(root, tuple(visited[order.index(axis)] for axis in range(len(order))))
         stored = {DType.BOOL: f"select(0u, 1u, {value})", DType.F16: f"f16({value})"}.get(output.dtype, value)
         self._line(f"out0[element] = {stored};")
 

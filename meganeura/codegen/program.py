@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from meganeura.codegen import attention, matmul, pointwise, reduce, rows, update
 from meganeura.codegen.render import render
 from meganeura.codegen.shader import Shader
 from meganeura.facts import DeviceFacts
 from meganeura.lower.schedule import Plan
+
+FAMILIES = (attention, matmul, pointwise, reduce, rows, update)
+"""The modules that render kernel families; importing them registers their renderers."""
 
 
 @dataclass(frozen=True)

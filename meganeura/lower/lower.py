@@ -6,15 +6,14 @@ from collections.abc import Mapping
 
 from meganeura.facts import DeviceFacts
 from meganeura.ir.graph import Graph, Node
-from meganeura.ir.types import TensorType, TupleType
 from meganeura.lower.families import build_kernel
 from meganeura.lower.legalize import legalize
 from meganeura.lower.order import Step, order_steps
 from meganeura.lower.places import STRIDED_VIEWS, ConstantStore, Place, Value, view_layout
 from meganeura.lower.plan import assemble
-from meganeura.lower.pointwise import is_pointwise, pointwise_kernel
+from meganeura.lower.pointwise import contiguous_copy_kernel, is_pointwise, pointwise_kernel
 from meganeura.lower.regions import RegionCutter
-from meganeura.lower.schedule import Layout, Operand, Plan, Port
+from meganeura.lower.schedule import Operand, Plan, Port
 from meganeura.lower.states import in_place_updates
 from meganeura.options import CompileOptions
 
@@ -168,10 +167,7 @@ class _Lowering:
     def _copy(self, node: Node, into: Value | None = None, version: int = 0) -> Place:
         """Copy a node's value to memory of its own, or into given memory."""
         source = self._stored_place(node)
-        region = Graph("region")
-        operand = region.input("in0", source.operand.shape, node.tensor_type.dtype)
-        region.outputs["out"] = region.apply("reshape", operand, shape=operand.shape).id
-        kernel = pointwise_kernel(node.op, (source.operand,), region)
+        kernel = contiguous_copy_kernel(node.op, source.operand, node.tensor_type.dtype)
         place = Place(into or Value("temp", kernel.outputs[0].nbytes), kernel.outputs[0], version)
         if place.operand.layout.size:
             self._emit(Step(kernel, [source], [place], node.id), [node.id])
@@ -192,7 +188,7 @@ class _Lowering:
 
     def _output(self, name: str, node: Node) -> tuple[Port, Value]:
         place = self._stored_place(node)
-        if place.value.role not in ("temp", "output") or _clobbered(place):
+        if place.value.role not in ("temp", "output") or place.version > 0:
             place = self._copy(node)
         place.value.role = "output"
         return Port(name, -1, place.operand), place.value
@@ -208,10 +204,3 @@ class _Lowering:
             temporary = self._copy(node)
             self.places[(node.id, 0)] = temporary
         self._copy(node, into=target.value, version=target.version + 1)
-
-
-def _clobbered(place: Place) -> bool:
-    return place.version > 0
-
-
-__all__ = ["Layout", "TensorType", "TupleType", "lower"]

@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from meganeura.ir.graph import Graph
 from meganeura.ir.op import Op
-from meganeura.lower.schedule import Kernel, Operand
+from meganeura.ir.types import DType, TensorType
+from meganeura.lower.schedule import Kernel, Layout, Operand
 
 INDEX_OPS = frozenset(
     {"reshape", "transpose", "expand", "slice", "flip", "concat", "pad", "gather", "gather_elements", "iota", "full"}
@@ -45,11 +46,43 @@ def is_pointwise(op: Op) -> bool:
 
 
 def pointwise_kernel(op: Op, inputs: tuple[Operand, ...], region: Graph) -> PointwiseKernel:
-    """A kernel for a region; the output is laid out row by row.
+    """A kernel for a region; the output lies in memory in the order of the axes of what it is computed from.
 
     Args:
         op: the op whose value the region computes last, for reports.
         inputs: operands standing for the region's inputs, in order.
     """
     output = region.nodes[region.outputs["out"]].tensor_type
-    return PointwiseKernel(op, inputs, (Operand.contiguous(output),), region)
+    plain = Operand.contiguous(output)
+    order = _axis_order(plain.shape, inputs)
+    outer_first = Layout.contiguous([plain.shape[axis] for axis in order])
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return PointwiseKernel(op, inputs, (Operand(plain.dtype, outer_first.permuted(back)),), region)
+
+
+def _axis_order(shape: tuple[int, ...], inputs: tuple[Operand, ...]) -> list[int]:
+    """Axes of the output from outermost to innermost in memory, following the largest input that has them all.
+
+    Neighbouring invocations then read and write neighbouring elements, and what stood interleaved (heads within rows)
+    stays so for the next reader.
+    """
+    order = list(range(len(shape)))
+    for operand in sorted(inputs, key=lambda o: -o.layout.size):
+        rank = len(operand.shape)
+        if operand.shape != shape[:rank]:
+            continue
+        strides = operand.layout.strides
+        if any(stride == 0 for stride, size in zip(strides, shape, strict=False) if size > 1):
+            continue
+        moving = [axis for axis in range(rank) if shape[axis] > 1]
+        ranked = iter(sorted(moving, key=lambda axis: -strides[axis]))
+        return [next(ranked) if axis in moving else axis for axis in order]
+    return order
+
+
+def contiguous_copy_kernel(op: Op, source: Operand, dtype: DType) -> PointwiseKernel:
+    """A kernel that copies an operand of any strides to row-major memory."""
+    region = Graph("region")
+    operand = region.input("in0", source.shape, dtype)
+    region.outputs["out"] = region.apply("reshape", operand, shape=source.shape).id
+    return PointwiseKernel(op, (source,), (Operand.contiguous(TensorType(dtype, source.shape)),), region)

@@ -63,7 +63,8 @@ def evaluate(
         if node.op.name == "constant":
             values[node.id] = widen(graph.constants[node.op.key].load())  # type: ignore[attr-defined]
             continue
-        result = node.op.evaluate([values[i] for i in node.inputs], node.type)
+        with np.errstate(all="ignore"):
+            result = node.op.evaluate([values[i] for i in node.inputs], node.type)
         if isinstance(node.type, TupleType):
             values[node.id] = tuple(
                 round_to(part, t.dtype, pure) for part, t in zip(result, node.type.items, strict=True)

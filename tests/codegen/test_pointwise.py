@@ -80,7 +80,9 @@ def run_region(device: Device, region: Graph, arrays: dict[str, np.ndarray], ope
     stored = np.uint32 if out.dtype.value == "bool" else out.dtype.numpy
     poison = np.full(out.shape, np.nan if out.dtype.is_float else 77).astype(stored)
     buffers = [a.astype(np.uint32) if a.dtype == bool else a for a in (arrays[n] for n in names)]
-    result = device.run(shader, [*buffers, poison], guard=GUARD)[-1]
+    flat = device.run(shader, [*buffers, poison], guard=GUARD)[-1].reshape(-1)
+    strides = [s * flat.itemsize for s in out.layout.strides]
+    result = np.lib.stride_tricks.as_strided(flat, out.shape, strides).copy()
     return result.astype(bool) if out.dtype.value == "bool" else result
 
 
