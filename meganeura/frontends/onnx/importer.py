@@ -105,7 +105,7 @@ class Importer(Builder):
             raise
         except MeganeuraError as error:
             raise self._failure(node, operands, error.summary, error.shapes, error.remedy) from error
-        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, RuntimeError) as error:
             raise self._failure(node, operands, str(error) or type(error).__name__) from error
         results = result if isinstance(result, tuple) else (result,)
         for position, name in enumerate(node.outputs):
