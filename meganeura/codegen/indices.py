@@ -77,7 +77,7 @@ def weighted_sum(pairs: Iterable[tuple[Index, int]], constant: int = 0) -> Index
 
     for index, factor in pairs:
         collect(index, factor)
-    _join_digits(factors)
+    constant += _join_digits(factors)
     terms = tuple((i, f) for i, f in factors.items() if f)
     if not terms:
         return Literal(constant)
@@ -86,7 +86,9 @@ def weighted_sum(pairs: Iterable[tuple[Index, int]], constant: int = 0) -> Index
     return Sum(terms, constant)
 
 
-def _join_digits(factors: dict[Index, int]) -> None:
+def _join_digits(factors: dict[Index, int]) -> int:
+    """Join adjacent digits of one linear index in place; returns what that adds to the constant."""
+    constant = 0
     joined = True
     while joined:
         joined = False
@@ -100,12 +102,14 @@ def _join_digits(factors: dict[Index, int]) -> None:
                 both = digit(low.base, low.stride, low.size * high.size)
                 if isinstance(both, Sum):
                     factors.update({t: factors.get(t, 0) + f * factor for t, f in both.terms})
+                    constant += both.constant * factor
                 else:
                     factors[both] = factors.get(both, 0) + factor
                 joined = True
                 break
             if joined:
                 break
+    return constant
 
 
 def digit(base: Index, stride: int, size: int) -> Index:

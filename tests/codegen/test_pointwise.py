@@ -71,6 +71,11 @@ def test_split_and_joined_axes_leave_no_division() -> None:
     )
 
 
+def test_joined_digits_of_a_reversed_index_keep_its_constant() -> None:
+    reversed_index = weighted_sum([(Variable("e", 4), -1)], 3)
+    assert linear(coordinates_of(reversed_index, (2, 2)), (2, 2)) == reversed_index
+
+
 def run_region(device: Device, region: Graph, arrays: dict[str, np.ndarray], operands: dict[str, Operand]) -> np.ndarray:
     """Run a region on the device; `operands` says how each array lies in its buffer (given flat)."""
     names = list(region.inputs)
