@@ -13,7 +13,7 @@ from meganeura.text.runner import Runner, bucket
 from meganeura.text.sampling import Sampler, Sampling
 from meganeura.text.tokenizer import Tokenizer
 
-STEP_IN_PREFILL_ROWS = 4
+STEP_IN_PREFILL_ROWS = 8
 """Cost of one step in rows of a prefill: what decides between the two for a prompt whose beginning is cached."""
 
 

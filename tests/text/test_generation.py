@@ -168,7 +168,7 @@ def test_a_chat_remembers_and_computes_only_what_is_new(tiny: Path) -> None:
     chat = model.chat("be")
     answer = model.tokenizer.encode("in the")
     runner.script = [*answer, 2]
-    first = chat.say("hi" * 20)
+    first = chat.say("hi" * 75)
     assert "".join(first) == "in the" and chat.last == first.result
     assert [m["role"] for m in chat.messages] == ["system", "user", "assistant"]
 

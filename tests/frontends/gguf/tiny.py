@@ -10,7 +10,7 @@ import numpy as np
 from tests.frontends.gguf.writer import write_gguf
 
 LAYERS, WIDTH, HEADS, KV_HEADS, HEAD, FEED_FORWARD = 2, 32, 4, 2, 8, 64
-CONTEXT = 128
+CONTEXT = 256
 
 TEMPLATE = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
