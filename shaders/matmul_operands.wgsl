@@ -37,12 +37,14 @@ alias OUT_ELEMENT = f32;
 alias Number = f32;             // what sums are made in
 const ALPHA = Number(1);
 
+const BIND_A: u32 = 0u;
+const BIND_B: u32 = 1u;
 const BIND_BIAS: u32 = 2u;
 const BIND_RESIDUAL: u32 = 3u;
 const BIND_OUT: u32 = 4u;
 
-@group(0) @binding(0) var<storage, read> a: array<A>;
-@group(0) @binding(1) var<storage, read> b: array<B>;
+@group(0) @binding(BIND_A) var<storage, read> a: array<A>;
+@group(0) @binding(BIND_B) var<storage, read> b: array<B>;
 // #if bias
 @group(0) @binding(BIND_BIAS) var<storage, read> bias: array<BIAS>;
 // #endif

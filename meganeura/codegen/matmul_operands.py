@@ -44,6 +44,8 @@ def operands(
         "B_STEP": problem.b.inner,
         "OUT_ROW": out.outer,
         "OUT_COLUMN": out.inner,
+        "BIND_A": int(problem.exchanged),
+        "BIND_B": int(not problem.exchanged),
         "BIND_OUT": len(problem.accesses) - 1,
     }
     flags = {

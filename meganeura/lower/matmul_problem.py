@@ -41,6 +41,7 @@ class Problem:
         batch: lengths of the batch axes, all above 1. m, n, k: rows, columns, length of the sums.
         gate: elements from a gate column of b to the up column it is paired with; None for a plain product.
         activation: an op's name or "none".
+        exchanged: the kernel's first operand is `b` and its second `a`.
     """
 
     batch: tuple[int, ...]
@@ -55,6 +56,7 @@ class Problem:
     gate: int | None = None
     alpha: float = 1.0
     activation: str = "none"
+    exchanged: bool = False
 
     @property
     def batches(self) -> int:
@@ -79,7 +81,8 @@ class Problem:
             for name, access in self.accesses.items()
             if name in ("bias", "residual", "output")
         }
-        return self.with_accesses({**changed, "a": self.b, "b": self.a}, m=self.n, n=self.m)
+        exchanged = {**changed, "a": self.b, "b": self.a}
+        return self.with_accesses(exchanged, m=self.n, n=self.m, exchanged=not self.exchanged)
 
 
 def problem_of(op: Op, inputs: Sequence[Operand], output: Operand) -> Problem:

@@ -52,6 +52,14 @@ def test_transposed_operands(device: Device, method: str, wide: bool, flags: tup
     check(device, MatMul(*flags, alpha=0.5), [contiguous(a), contiguous(b)], method)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [F32, F16], ids=repr)
+def test_few_columns_are_computed_as_rows(device: Device, columns: int, dtype) -> None:
+    a, b = product(5, columns, 6, (F32, dtype))
+    kernel = check(device, MatMul(), [a, b])
+    assert kernel.problem.exchanged and kernel.problem.m == columns
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_float16_throughout(device: Device, method: str) -> None:
     tensors = [*product(9, 12, 16, (F16, F16)), contiguous(random((12,), F16)), contiguous(random((9, 12), F16))]
