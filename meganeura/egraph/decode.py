@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meganeura.egraph.fold import VIEW_ELEMENTS, VIEWS, derive, leaf_constant
+from meganeura.egraph.fold import LEAVES, VIEW_ELEMENTS, VIEWS, derive, leaf_constant
 from meganeura.egraph.provenance import Provenance
 from meganeura.egraph.snapshot import Snapshot, Term
 from meganeura.errors import GraphError
@@ -13,8 +13,6 @@ from meganeura.ir.graph import Graph, Tensor
 from meganeura.ir.op import sizeof
 from meganeura.ir.types import TensorType, ValueType
 from meganeura.ir.validate import validate
-
-_LEAVES = ("constant", "full", "iota")
 
 
 class Decoder:
@@ -94,7 +92,7 @@ class Decoder:
                 raise GraphError("a tuple cannot be a constant", op=term.op.name)
             if term.op.name == "constant":
                 known = self._graph.constants[term.op.key]  # type: ignore[attr-defined]
-            elif term.op.name in _LEAVES:
+            elif term.op.name in LEAVES:
                 known = leaf_constant(term.op, value_type)
             else:
                 known = derive([self.constant_data(o) for o in term.operands], term.op, value_type)

@@ -68,6 +68,7 @@ class Engine:
         # Anything but a span of text makes egglog panic when it prints an error.
         self._span = bindings.EgglogSpan(bindings.SrcFile("meganeura", " "), 0, 0)
         self._literals: dict[tuple[str, Hashable], Any] = {}
+        self._integers: dict[Any, int] = {}
         self._pending: list[Any] = []
         self._rows: dict[str, list[Sequence[int]]] = {}
         self._files = 0
@@ -183,6 +184,13 @@ class Engine:
     def freeze(self) -> Tables:
         """The e-graph as it is now; a few milliseconds."""
         return Tables(self._graph.freeze().functions)
+
+    def integer(self, value: Any) -> int:
+        """The Python value of an i64."""
+        found = self._integers.get(value)
+        if found is None:
+            found = self._integers[value] = self._graph.value_to_i64(value)
+        return found
 
     def literal(self, sort: str, value: Any) -> Literal:
         """The Python value of an attribute."""

@@ -26,8 +26,10 @@ EAGER_ELEMENTS = 1 << 22
 """Results and operands up to this size are computed at once."""
 VIEW_ELEMENTS = 1 << 14
 """Larger constants keep their reshapes, transposes and slices as views, which cost nothing and no second copy."""
-_LEAVES = ("constant", "full", "iota")
+LEAVES = ("constant", "full", "iota")
+"""Ops whose value is known without operands."""
 VIEWS = ("reshape", "transpose", "slice", "expand")
+"""Ops that strides can express, mostly."""
 
 
 def fold(graph: Graph) -> Graph:
@@ -38,7 +40,7 @@ def fold(graph: Graph) -> Graph:
 def fold_node(new: Graph, node: Node, operands: Sequence[Tensor]) -> Tensor:
     """Add one node to `new`, as a constant where its operands are."""
     op = node.op
-    if operands and op.foldable and isinstance(node.type, TensorType) and all(t.op.name in _LEAVES for t in operands):
+    if operands and op.foldable and isinstance(node.type, TensorType) and all(t.op.name in LEAVES for t in operands):
         folded = _folded(new, op, operands, node.type)
         if folded is not None:
             return folded
@@ -79,11 +81,12 @@ def _uniform_result(op: Op, operands: Sequence[Tensor], result: TensorType) -> f
         return values[0]
     if not op.elementwise:
         return None
-    arrays = [_scalar(value, t.dtype) for value, t in zip(values, operands, strict=True)]
+    arrays = [scalar(value, t.dtype) for value, t in zip(values, operands, strict=True)]
     return float(round_to(np.asarray(op.evaluate(arrays, TensorType(result.dtype, ()))), result.dtype))
 
 
-def _scalar(value: float, dtype: DType) -> np.ndarray:
+def scalar(value: float, dtype: DType) -> np.ndarray:
+    """A uniform constant's value as the evaluator computes with it, rank 0."""
     kind = np.float64 if dtype.is_float else np.bool_ if dtype is DType.BOOL else np.int64
     return round_to(np.asarray(value, dtype=kind), dtype)
 

@@ -135,7 +135,7 @@ def _directions(form: Form, rule: RuleInfo) -> list[tuple[list[Sexpr], list[Sexp
         raise RuleError(f"rule {rule.name}: ({form.head} ...) is incomplete", source=f"{rule.file}:{form.line}")
     left, right = items
     if form.head == "rule":
-        if not isinstance(right, Form) or options:
+        if not isinstance(left, Form) or not isinstance(right, Form) or options:
             raise RuleError(f"rule {rule.name}: needs facts and actions", source=f"{rule.file}:{form.line}")
         return [(list(left.items), list(right.items))]
     when = options.get(":when")

@@ -72,7 +72,8 @@ def optimize(
             saturate(engine, annotator, book.stages, loaded, options.search, report)
         with _timed(report, "extract"):
             snapshot = take_snapshot(engine, schema, annotator)
-            types, constants = annotator.types, annotator.constant_classes(snapshot.class_of)
+            types = annotator.types
+            constants = {snapshot.class_of[node_id] for node_id in annotator.constants.known}
             cost = CostModel(facts)
             terms, problem, numbers = _problem(folded, snapshot, types, constants, cost)
             choice = extract(problem)

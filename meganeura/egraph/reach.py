@@ -50,8 +50,8 @@ def _directions(command: Form, vocabulary: Vocabulary) -> list[tuple[set[str], s
     right = set().union(*(_heads(item, vocabulary) for item in command.items[2:]))
     if command.head == "birewrite":
         return [(left, right), (right, left)]
-    when = set().union(*(_heads(item, vocabulary) for item in command.items[3:])) if command.head == "rewrite" else set()
-    return [(left | when, right)]
+    guards = command.items[3:] if command.head == "rewrite" else ()
+    return [(left.union(*(_heads(item, vocabulary) for item in guards)), right)]
 
 
 def _heads(expression: Sexpr, vocabulary: Vocabulary) -> set[str]:

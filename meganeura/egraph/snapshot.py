@@ -53,8 +53,7 @@ def take_snapshot(engine: Engine, schema: dict[str, Constructor], annotator: Ann
     ids: dict[object, int] = {}
     members: list[tuple[object, int]] = []
     for row in rows["N"]:
-        number = engine.literal("i64", row.inputs[0])
-        assert isinstance(number, int)
+        number = engine.integer(row.inputs[0])
         members.append((row.output, number))
         if number < ids.get(row.output, number + 1):
             ids[row.output] = number
