@@ -48,6 +48,8 @@ class Annotator:
             self._views.note_shape(tuple(int(d) for d in value_type.shape))  # type: ignore[arg-type]
             if self.constants.includes(op, operands):
                 self.constants.describe(node_id, op, operands, value_type)
+            if node_id not in self.constants.splats:
+                self._loader.fact("varies", node_id)
 
     def annotate(self) -> bool:
         """Give types and facts to new classes and new views; whether there was anything to give."""
@@ -62,8 +64,8 @@ class Annotator:
             fresh = self._name_classes(fresh, ids, rows)
         self._adopt_constants(rows, ids)
         self._describe_views(rows, ids)
-        self._loader.flush()
-        return self._next > before
+        # A new view in an old class brings facts, too.
+        return self._loader.flush() or self._next > before
 
     def _name_classes(self, fresh: list[Any], ids: dict[Any, int], rows: Tables) -> list[Any]:
         """Name the classes whose terms have named operands only; return the terms still to do."""

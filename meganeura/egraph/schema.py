@@ -151,6 +151,7 @@ FACTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "swap-heads": (("E",), "Ints"),
     "order": (("E",), "i64"),
     "splat": (("E",), "f64"),
+    "varies": (("E",), None),
     "given": (("E",), None),
     "is-constant": (("E",), None),
     "causal-mask": (("E", "i64"), None),
