@@ -24,6 +24,7 @@ class CompileOptions:
         optimize: search with rewrite rules and fuse; off gives one dispatch per primitive.
         weights: storage dtype of large float32 constants, "f32" or "f16" (accumulation stays float32).
         rules: further rule files. disabled_rules: names or groups of rules to leave out.
+        enabled_rules: names or groups of approximate rules to take in; they are off otherwise.
         search: bounds of the search.
         attention: attention schedule to force, "auto", "literal" or "direct".
         guard_bytes: debug: NaN guard after every tensor inside its binding.
@@ -35,6 +36,7 @@ class CompileOptions:
     weights: str = "f32"
     rules: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()
+    enabled_rules: tuple[str, ...] = ()
     search: SearchLimits = field(default_factory=SearchLimits)
     attention: str = "auto"
     guard_bytes: int = 0

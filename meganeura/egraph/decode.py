@@ -24,7 +24,7 @@ class Decoder:
         snapshot: Snapshot,
         chosen: Mapping[int, Term],
         types: Mapping[int, ValueType],
-        constants: set[int],
+        constants: frozenset[int],
         provenance: Provenance,
     ) -> None:
         self._graph, self._snapshot, self._chosen = graph, snapshot, chosen

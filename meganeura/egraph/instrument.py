@@ -91,27 +91,14 @@ class _Actions:
         return variable
 
 
-@dataclass(frozen=True)
-class Command:
-    """One egglog command of a rule.
-
-    Attributes:
-        text: the command. matching: it belongs to the ruleset that matches structure, run before the other.
-    """
-
-    text: str
-    matching: bool = False
-
-
-def instrument(rule: RuleInfo, vocabulary: Vocabulary, ruleset: str) -> list[Command]:
+def instrument(rule: RuleInfo, vocabulary: Vocabulary, ruleset: str) -> list[str]:
     """The rule's commands, named `NAME#i`, leaving provenance.
 
     Structure is matched in the ruleset `RULESET-match` (see `split`), the rest runs in `RULESET`.
     """
-    commands: list[Command] = []
+    commands: list[str] = []
     count = 0
     for form in rule.commands:
-        vocabulary.check(form, rule)
         for body, actions in _directions(form, rule):
             commands += _commands(body, actions, vocabulary, f"{rule.name}#{count}", ruleset)
             count += 1
@@ -170,7 +157,7 @@ def _marked(actions: list[Sexpr], vocabulary: Vocabulary) -> Atom | None:
 
 def _commands(
     body: list[Sexpr], actions: list[Sexpr], vocabulary: Vocabulary, name: str, ruleset: str
-) -> list[Command]:
+) -> list[str]:
     pattern = _Pattern(vocabulary)
     for fact in body:
         pattern.fact(fact)
@@ -178,14 +165,14 @@ def _commands(
     parts = split(pattern.facts, vocabulary)
     if parts is None:
         facts = " ".join(map(str, pattern.facts))
-        return [Command(f'(rule ({facts}) ({effects}) :ruleset {ruleset} :name "{name}")')]
+        return [f'(rule ({facts}) ({effects}) :ruleset {ruleset} :name "{name}")']
     match = f"({name} {' '.join(variable for variable, _ in parts.variables)})"
     sorts = " ".join(sort for _, sort in parts.variables)
     structure, guards = " ".join(map(str, parts.structure)), " ".join(map(str, parts.guards))
     return [
-        Command(f"(relation {name} ({sorts}))"),
-        Command(f'(rule ({structure}) ({match}) :ruleset {ruleset}-match :name "{name}:match")', matching=True),
-        Command(f'(rule ({match} {guards}) ({effects}) :ruleset {ruleset} :name "{name}")'),
+        f"(relation {name} ({sorts}))",
+        f'(rule ({structure}) ({match}) :ruleset {ruleset}-match :name "{name}:match")',
+        f'(rule ({match} {guards}) ({effects}) :ruleset {ruleset} :name "{name}")',
     ]
 
 

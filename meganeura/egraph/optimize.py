@@ -1,27 +1,19 @@
-"""The search from end to end: fold, encode, saturate, extract, decode."""
+"""The search from end to end: explore the equal programs, extract the cheapest, decode it."""
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from meganeura.egraph.cost import CONSTANT_SECONDS, CostModel, constant_seconds
 from meganeura.egraph.decode import Decoder
-from meganeura.egraph.encode import encode
+from meganeura.egraph.explore import Exploration, explore, timed
 from meganeura.egraph.extract import Problem, extract
-from meganeura.egraph.fold import fold
-from meganeura.egraph.instrument import instrument
-from meganeura.egraph.provenance import Provenance, rule_ops
-from meganeura.egraph.reach import reachable
+from meganeura.egraph.provenance import Provenance
 from meganeura.egraph.report import SearchReport
-from meganeura.egraph.rulefile import RuleBook, RuleInfo, load_rules
-from meganeura.egraph.saturate import ruleset, saturate
-from meganeura.egraph.schema import build_schema, constructor, declarations
-from meganeura.egraph.sexpr import Form, forms
-from meganeura.egraph.snapshot import Snapshot, Term, take_snapshot
-from meganeura.egraph.vocabulary import Vocabulary, vocabulary_of
+from meganeura.egraph.rulefile import RuleBook
+from meganeura.egraph.snapshot import Snapshot, Term
 from meganeura.facts import DeviceFacts
 from meganeura.ir.graph import Graph
 from meganeura.options import CompileOptions
@@ -49,87 +41,56 @@ def optimize(
     """
     facts, options = facts or DeviceFacts(), options or CompileOptions()
     report = SearchReport(nodes_before=len(graph.nodes))
-    with _timed(report, "rules"):
-        book = rules or load_rules(options.rules)
-        chosen = book.select(options.disabled_rules, getattr(options, "enabled_rules", ()), only)
-    with _timed(report, "fold"):
-        folded = fold(graph)
-    with _timed(report, "load"):
-        from meganeura.egraph.engine import Engine
-
-        words = {form.head for rule in chosen for command in rule.commands for form in forms(command)}
-        schema = build_schema(words, ((type(n.op), len(n.inputs)) for n in folded.nodes))
-        declared = [form for file in book.files for form in file.declarations]
-        vocabulary = vocabulary_of(declared, schema)
-        present = {constructor(type(node.op), len(node.inputs)).name for node in folded.nodes}
-        engine = Engine(declarations(schema))
-        loaded = reachable(chosen, present, vocabulary)
-        _load(engine, loaded, declared, vocabulary)
-    try:
-        with _timed(report, "encode"):
-            annotator = encode(folded, engine, schema)
-        with _timed(report, "saturate"):
-            saturate(engine, annotator, book.stages, loaded, options.search, report)
-        with _timed(report, "extract"):
-            snapshot = take_snapshot(engine, schema, annotator)
-            types = annotator.types
-            constants = {snapshot.class_of[node_id] for node_id in annotator.constants.known}
-            cost = CostModel(facts)
-            terms, problem, numbers = _problem(folded, snapshot, types, constants, cost)
-            choice = extract(problem)
-            picked = {here: terms[choice[n]] for here, n in numbers.items() if choice[n] >= 0}
-            by_number = list(numbers)
-            order = [by_number[n] for n in problem.order(choice)]
-        with _timed(report, "decode"):
-            provenance = Provenance(folded, snapshot, {r.name: rule_ops(r, vocabulary) for r in chosen})
-            decoder = Decoder(folded, snapshot, picked, types, constants, provenance)
-            result = decoder.run(order)
-    finally:
-        engine.close()
-    report.rules = _counts(snapshot)
+    found = explore(graph, options, report, rules, only)
+    with timed(report, "extract"):
+        cost = CostModel(facts)
+        candidates = build_problem(found, cost)
+        choice = extract(candidates.problem)
+        picked = {here: candidates.terms[choice[n]] for n, here in enumerate(candidates.classes) if choice[n] >= 0}
+        order = [candidates.classes[n] for n in candidates.problem.order(choice)]
+    with timed(report, "decode"):
+        provenance = Provenance(found.graph, found.snapshot, found.rule_ops)
+        decoder = Decoder(found.graph, found.snapshot, picked, found.types, found.constants, provenance)
+        result = decoder.run(order)
+    report.rules = _counts(found.snapshot)
     report.node_rules = decoder.node_rules
-    report.nodes_after, report.classes = len(result.nodes), len(snapshot.classes)
-    report.terms = sum(map(len, snapshot.classes.values()))
-    report.cost_before = sum(cost.seconds(n.op, [folded.nodes[i].type for i in n.inputs], n.type) for n in folded.nodes)
-    report.cost_after = problem.total(choice)
+    report.nodes_after, report.classes = len(result.nodes), len(found.snapshot.classes)
+    report.terms = sum(map(len, found.snapshot.classes.values()))
+    nodes = found.graph.nodes
+    report.cost_before = sum(cost.seconds(n.op, [nodes[i].type for i in n.inputs], n.type) for n in nodes)
+    report.cost_after = candidates.problem.total(choice)
     _log.info("search: %d to %d nodes, %s", report.nodes_before, report.nodes_after, report.stopped_by)
     return result, report
 
 
-def _load(engine: object, chosen: Sequence[RuleInfo], declared: Sequence[Form], vocabulary: Vocabulary) -> None:
-    from meganeura.egraph.engine import Engine
+@dataclass(frozen=True)
+class Candidates:
+    """An extraction problem, and what its numbers stand for: `classes[n]` is a class id, `terms[t]` a term."""
 
-    assert isinstance(engine, Engine)
-    for form in declared:
-        engine.execute(str(form), f"line {form.line}", "a declaration")
-    for group in dict.fromkeys(rule.group for rule in chosen):
-        for name in (ruleset(group), f"{ruleset(group)}-match"):
-            engine.execute(f"(ruleset {name})", group, f"group {group}")
-    for rule in chosen:
-        for command in instrument(rule, vocabulary, ruleset(rule.group)):
-            engine.execute(command.text, rule.place, f"rule {rule.name}")
+    problem: Problem
+    classes: tuple[int, ...]
+    terms: tuple[Term, ...]
 
 
-def _problem(
-    graph: Graph, snapshot: Snapshot, types: dict, constants: set[int], cost: CostModel
-) -> tuple[list[Term], Problem, dict[int, int]]:
-    numbers = {here: number for number, here in enumerate(snapshot.classes)}
+def build_problem(found: Exploration, cost: CostModel) -> Candidates:
+    """Price every term of an exploration."""
+    numbers = {here: number for number, here in enumerate(found.snapshot.classes)}
     terms: list[Term] = []
     classes = []
-    for here, candidates in snapshot.classes.items():
+    for here, candidates in found.snapshot.classes.items():
         entries = []
         for term in candidates:
             if any(o not in numbers for o in term.operands):
                 continue
             terms.append(term)
-            if here in constants:
-                seconds = CONSTANT_SECONDS if not term.operands else constant_seconds(types[here])
+            if here in found.constants:
+                seconds = CONSTANT_SECONDS if not term.operands else constant_seconds(found.types[here])
             else:
-                seconds = cost.seconds(term.op, [types[o] for o in term.operands], types[here])
+                seconds = cost.seconds(term.op, [found.types[o] for o in term.operands], found.types[here])
             entries.append((seconds, [numbers[o] for o in term.operands]))
         classes.append(entries)
-    roots = [numbers[snapshot.class_of[root]] for root in graph.roots]
-    return terms, Problem.build(classes, roots), numbers
+    roots = [numbers[found.snapshot.class_of[root]] for root in found.graph.roots]
+    return Candidates(Problem.build(classes, roots), tuple(numbers), tuple(terms))
 
 
 def _counts(snapshot: Snapshot) -> dict[str, int]:
@@ -137,10 +98,3 @@ def _counts(snapshot: Snapshot) -> dict[str, int]:
     for rule, _ in sorted({(firing.rule, firing.root) for firing in snapshot.firings}):
         counts[rule] = counts.get(rule, 0) + 1
     return counts
-
-
-@contextmanager
-def _timed(report: SearchReport, phase: str) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    report.seconds[phase] = report.seconds.get(phase, 0.0) + time.perf_counter() - start
