@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from meganeura.facts import DeviceFacts
 from meganeura.ir.graph import Graph, Node
+from meganeura.ir.types import TupleType
 from meganeura.lower.families import build_kernel
 from meganeura.lower.legalize import legalize
 from meganeura.lower.order import Step, order_steps
@@ -135,16 +136,24 @@ class _Lowering:
         elif is_pointwise(node.op):
             self._region(node)
         else:
-            inputs = [self._stored_place(self.graph.nodes[i]) for i in node.inputs]
-            operands = tuple(p.operand for p in inputs)
-            kernel = build_kernel(node.op, operands, node.type, self.facts, self.options)
-            outputs = []
-            for index, operand in enumerate(kernel.outputs):
-                value = Value("temp", operand.nbytes)
-                self.places[(node.id, index)] = Place(value, operand)
-                outputs.append(self.places[(node.id, index)])
-            if any(o.operand.layout.size for o in outputs):
-                self._emit(Step(kernel, inputs, outputs, node.id), [node.id, *node.inputs])
+            self._kernel(node)
+
+    def _kernel(self, node: Node) -> None:
+        types = node.type.items if isinstance(node.type, TupleType) else (node.type,)
+        if all(kind.size == 0 for kind in types):
+            self._results(node, [Operand.contiguous(kind) for kind in types])
+            return
+        inputs = [self._stored_place(self.graph.nodes[i]) for i in node.inputs]
+        operands = tuple(p.operand for p in inputs)
+        kernel = build_kernel(node.op, operands, node.type, self.facts, self.options)
+        outputs = self._results(node, kernel.outputs)
+        self._emit(Step(kernel, inputs, outputs, node.id), [node.id, *node.inputs])
+
+    def _results(self, node: Node, operands: Sequence[Operand]) -> list[Place]:
+        """New memory for a node's results."""
+        places = [Place(Value("temp", operand.nbytes), operand) for operand in operands]
+        self.places.update({(node.id, index): place for index, place in enumerate(places)})
+        return places
 
     def _region(self, node: Node) -> None:
         region, places, covered = self.cutter.cut(node, self._reach)
