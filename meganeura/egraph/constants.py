@@ -14,7 +14,7 @@ from meganeura.ir.op import Op, sizeof
 from meganeura.ir.types import TensorType, ValueType
 from meganeura.reference import round_to
 
-_MASK_READERS = ("add", "sub", "mul", "where", "cast", "and", "or", "not", "less", "less_equal", "equal", "expand")
+_MASK_READERS = ("add", "sub", "mul", "where", "cast", "and", "or", "not", "less", "less_equal", "equal", "expand", "gather")
 
 
 class Constants:
