@@ -24,7 +24,10 @@ class Step:
 
 
 def order_steps(steps: list[Step]) -> list[Step]:
-    """Sort steps topologically, keeping the given order wherever dependencies allow.
+    """Sort steps topologically, keeping the given order wherever dependencies allow; updates of states come early.
+
+    An update writes no memory of its own, and what it reads (a layer's keys and values, say) would otherwise live
+    until the end of the program.
 
     A read of version v of a value comes after the write of v (read after write) and before the write of v + 1 (write
     after read); writes of one value come in the order of their versions (write after write).
@@ -50,16 +53,16 @@ def order_steps(steps: list[Step]) -> list[Step]:
     for targets in successors:
         for target in targets:
             waiting[target] += 1
-    ready = [i for i, count in enumerate(waiting) if count == 0]
+    ready = [(not steps[i].kernel.in_place, i) for i, count in enumerate(waiting) if count == 0]
     heapq.heapify(ready)
     ordered: list[Step] = []
     while ready:
-        index = heapq.heappop(ready)
+        _, index = heapq.heappop(ready)
         ordered.append(steps[index])
         for target in successors[index]:
             waiting[target] -= 1
             if waiting[target] == 0:
-                heapq.heappush(ready, target)
+                heapq.heappush(ready, (not steps[target].kernel.in_place, target))
     if len(ordered) != len(steps):
         stuck = next(s for s, w in zip(steps, waiting, strict=True) if w)
         raise GraphError("a state is read after it was overwritten in place", op=stuck.kernel.op.name)

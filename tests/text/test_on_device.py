@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,6 +109,18 @@ def test_both_programs_share_weights_and_caches(optimized: CompiledRunner, tiny:
         assert memory["state"] == 4 * states
         # The tables of the rotary embedding and folded scalars come on top of the weights.
         assert memory["constant"] < 1.3 * 4 * held
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_working_memory_does_not_grow_with_the_layers(device: Device, tmp_path: Path, optimize: bool) -> None:
+    def temporary(layers: int) -> int:
+        path = write_tiny(tmp_path / f"{layers}.gguf", metadata={"llama.block_count": layers})
+        model = mg.compile(DecoderFile(path, context=48).prefill, device=device, optimize=optimize)
+        plan = model.compile_for({"n": 16}).program.plan
+        return sum(buffer.nbytes for buffer in plan.buffers if buffer.role == "temp")
+
+    # Keys and values go into the caches at once instead of waiting for the end of the program.
+    assert temporary(2) <= temporary(1) + 4 * 16 * 32
 
 
 def test_load_and_generate(device: Device, tiny: DecoderFile) -> None:
