@@ -1,0 +1,397 @@
+"""Cases of rules/softmax.egg, normalization.egg and activation.egg."""
+
+from __future__ import annotations
+
+import math
+
+from meganeura.ir import Graph, Tensor
+from meganeura.ops import build
+from tests.rules.algebra_cases import x_of
+from tests.rules.support import Cases, constant
+
+CASES = Cases("commute", "algebra", "movement", "softmax", "normalization", "activation", "matmul")
+
+
+def softmax_pieces(x: Tensor, axis: int) -> Tensor:
+    """Softmax in primitives."""
+    weights = build.exp(x - build.max(x, axis, True))
+    return weights / build.sum(weights, axis, True)
+
+
+# ---- softmax ---------------------------------------------------------------------------------------
+
+
+@CASES.fires("softmax-from-pieces", finds=("softmax",), leaves=("exp", "div"))
+def softmax_last_axis(g: Graph) -> Tensor:
+    return softmax_pieces(x_of(g), -1)
+
+
+@CASES.fires("softmax-from-pieces", finds=("softmax",), leaves=("exp", "div", "reshape"))
+def softmax_dropping_axes(g: Graph) -> Tensor:
+    x = x_of(g, 2, 3, 4)
+    weights = build.exp(x - build.max(x, 1).reshape(2, 1, 4))
+    return weights * g.apply("reciprocal", build.sum(weights, 1).reshape(2, 1, 4))
+
+
+@CASES.refuses("softmax-from-pieces", "the sum runs over another axis")
+def softmax_other_axis(g: Graph) -> Tensor:
+    x = x_of(g)
+    weights = build.exp(x - build.max(x, 1, True))
+    return weights / build.sum(weights, 0, True)
+
+
+@CASES.refuses("softmax-from-pieces", "the sum is of another tensor")
+def softmax_other_sum(g: Graph) -> Tensor:
+    x = x_of(g)
+    return build.exp(x - build.max(x, 1, True)) / build.sum(build.exp(x), 1, True)
+
+
+@CASES.refuses("softmax-from-pieces", "the maximum is of another tensor")
+def softmax_other_maximum(g: Graph) -> Tensor:
+    x = x_of(g)
+    weights = build.exp(x - build.max(x_of(g, name="y"), 1, True))
+    return weights / build.sum(weights, 1, True)
+
+
+@CASES.fires("log-softmax-from-pieces", finds=("log_softmax",), leaves=("exp", "log"))
+def log_softmax_pieces(g: Graph) -> Tensor:
+    x = x_of(g)
+    shifted = x - build.max(x, 0, True)
+    return shifted - build.log(build.sum(build.exp(shifted), 0, True))
+
+
+@CASES.refuses("log-softmax-from-pieces", "the sum runs over another axis")
+def log_softmax_other_axis(g: Graph) -> Tensor:
+    x = x_of(g)
+    shifted = x - build.max(x, 0, True)
+    return shifted - build.log(build.sum(build.exp(shifted), 1, True))
+
+
+@CASES.fires("softmax-past-reshape")
+def softmax_of_folded(g: Graph) -> Tensor:
+    return build.softmax(x_of(g, 2, 3, 4).reshape(6, 4))
+
+
+@CASES.refuses("softmax-past-reshape", "the reshape changes the rows")
+def softmax_of_refolded(g: Graph) -> Tensor:
+    return build.softmax(x_of(g, 2, 3, 4).reshape(3, 8))
+
+
+@CASES.refuses("softmax-past-reshape", "softmax over another axis")
+def softmax_of_folded_columns(g: Graph) -> Tensor:
+    return build.softmax(x_of(g, 2, 3, 4).reshape(6, 4), 0)
+
+
+@CASES.fires("softmax-in-float32", leaves=("cast",))
+def softmax_widened(g: Graph) -> Tensor:
+    return build.softmax(x_of(g, dtype="f16").astype("f32")).astype("f16")
+
+
+@CASES.refuses("softmax-in-float32", "the operand is float32")
+def softmax_narrowed(g: Graph) -> Tensor:
+    return build.softmax(x_of(g)).astype("f16")
+
+
+@CASES.fires("softmax-divided-late", finds=("softmax",))
+def divided_after_product(g: Graph) -> Tensor:
+    x = x_of(g, 2, 3, 4)
+    weights = build.exp(x - build.max(x, -1, True))
+    return (weights @ x_of(g, 2, 4, 5, name="v")) / build.sum(weights, -1, True)
+
+
+@CASES.refuses("softmax-divided-late", "the sum is of other weights")
+def divided_by_another(g: Graph) -> Tensor:
+    x = x_of(g, 2, 3, 4)
+    weights = build.exp(x - build.max(x, -1, True))
+    return (weights @ x_of(g, 2, 4, 5, name="v")) / build.sum(build.exp(x), -1, True)
+
+
+# ---- norms -----------------------------------------------------------------------------------------
+
+
+def layer_norm_pieces(x: Tensor, axis: int = -1, root: bool = True, power: bool = False) -> Tensor:
+    """A layer norm without weight and bias, in primitives."""
+    centred = x - build.mean(x, axis, True)
+    square = centred**2.0 if power else centred * centred
+    deviation = build.mean(square, axis, True) + 1e-5
+    return centred / build.sqrt(deviation) if root else centred * build.rsqrt(deviation)
+
+
+@CASES.fires("layer-norm-from-pieces", finds=("layer_norm",), leaves=("reduce_mean",))
+def layer_norms(g: Graph) -> tuple[Tensor, ...]:
+    x = x_of(g)
+    return layer_norm_pieces(x), layer_norm_pieces(x * 2.0, power=True), layer_norm_pieces(x + 1.0, root=False)
+
+
+@CASES.fires("layer-norm-from-pieces", finds=("layer_norm",), leaves=("reduce_sum", "reduce_mean"))
+def layer_norm_of_sums(g: Graph) -> Tensor:
+    x = x_of(g, 2, 3, 4)
+    centred = x - build.sum(x, -1, True) / 4.0
+    variance = build.sum(centred * centred, -1).reshape(2, 3, 1) * 0.25
+    return centred / (variance + 1e-6) ** 0.5
+
+
+@CASES.refuses("layer-norm-from-pieces", "not the last axis")
+def layer_norm_first_axis(g: Graph) -> Tensor:
+    return layer_norm_pieces(x_of(g), axis=0)
+
+
+@CASES.refuses("layer-norm-from-pieces", "the variance is of another tensor")
+def layer_norm_other_variance(g: Graph) -> Tensor:
+    x, y = x_of(g), x_of(g, name="y")
+    other = y - build.mean(y, -1, True)
+    return (x - build.mean(x, -1, True)) * build.rsqrt(build.mean(other * other, -1, True) + 1e-5)
+
+
+@CASES.refuses("layer-norm-from-pieces", "the mean and the variance run over different axes")
+def layer_norm_mixed_axes(g: Graph) -> Tensor:
+    x = x_of(g, 4, 4)
+    centred = x - build.mean(x, 0, True)
+    return centred * build.rsqrt(build.mean(centred * centred, 1, True) + 1e-5)
+
+
+@CASES.refuses("layer-norm-from-pieces", "a varying epsilon")
+def layer_norm_varying_epsilon(g: Graph) -> Tensor:
+    x = x_of(g)
+    centred = x - build.mean(x, -1, True)
+    return centred * build.rsqrt(build.mean(centred * centred, -1, True) + build.exp(constant(g, 3, 1)))
+
+
+@CASES.fires("layer-norm-weight", finds=("layer_norm",), leaves=("mul",))
+def layer_norm_weight(g: Graph) -> tuple[Tensor, ...]:
+    x = x_of(g)
+    return layer_norm_pieces(x) * constant(g, 4), constant(g, 1, 4, seed=2) * layer_norm_pieces(x - 1.0)
+
+
+@CASES.refuses("layer-norm-weight", "the factor varies by row")
+def layer_norm_row_factor(g: Graph) -> Tensor:
+    return layer_norm_pieces(x_of(g)) * constant(g, 3, 1)
+
+
+@CASES.refuses("layer-norm-weight", "the norm has a weight and a bias already")
+def layer_norm_twice_weighted(g: Graph) -> Tensor:
+    return build.layer_norm(x_of(g), constant(g, 4), constant(g, 4, seed=2)) * constant(g, 4, seed=3)
+
+
+@CASES.fires("layer-norm-bias", finds=("layer_norm",), leaves=("add", "mul"))
+def layer_norm_bias(g: Graph) -> Tensor:
+    return layer_norm_pieces(x_of(g)) * constant(g, 4) + constant(g, 4, seed=2)
+
+
+@CASES.refuses("layer-norm-bias", "the summand varies by row")
+def layer_norm_row_summand(g: Graph) -> Tensor:
+    return layer_norm_pieces(x_of(g)) + constant(g, 3, 1)
+
+
+@CASES.fires("row-scale")
+@CASES.fires("norm-weight-last", finds=("layer_norm",), leaves=("mul",))
+def weight_before_deviations(g: Graph) -> Tensor:
+    x = x_of(g)
+    centred = x - build.mean(x, -1, True)
+    return centred * (build.rsqrt(build.mean(centred * centred, -1, True) + 1e-5) * constant(g, 4))
+
+
+@CASES.refuses("row-scale", "a mean over another axis")
+@CASES.refuses("norm-weight-last", "no row's deviation among the factors")
+def product_of_three(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x * (build.rsqrt(build.mean(x * x, 0, True) + 1e-5) * constant(g, 4))
+
+
+@CASES.fires("layer-norm-factored", finds=("layer_norm",), leaves=("mul", "sub"))
+def factored_norm(g: Graph) -> Tensor:
+    x = x_of(g)
+    mean = build.mean(x, -1, True)
+    factor = build.rsqrt(build.mean((x - mean) ** 2.0, -1, True) + 1e-5) * constant(g, 4)
+    return x * factor + (constant(g, 4, seed=2) - mean * factor)
+
+
+@CASES.refuses("layer-norm-factored", "the mean is of another tensor")
+def factored_other_mean(g: Graph) -> Tensor:
+    x = x_of(g)
+    mean = build.mean(x_of(g, name="y"), -1, True)
+    factor = build.rsqrt(build.mean(x**2.0, -1, True) + 1e-5) * constant(g, 4)
+    return x * factor + (constant(g, 4, seed=2) - mean * factor)
+
+
+@CASES.fires("variance-from-moments", finds=("layer_norm",), leaves=("reduce_mean",))
+def moments(g: Graph) -> Tensor:
+    x = x_of(g)
+    mean = build.mean(x, -1, True)
+    return (x - mean) * build.rsqrt(build.mean(x * x, -1, True) - mean * mean + 1e-5)
+
+
+@CASES.refuses("variance-from-moments", "moments over different axes")
+def mixed_moments(g: Graph) -> Tensor:
+    x = x_of(g, 4, 4)
+    mean = build.mean(x, 0, True)
+    return build.mean(x * x, 1, True) - mean * mean
+
+
+@CASES.fires("rms-norm-from-pieces", finds=("rms_norm",), leaves=("reduce_mean",))
+def rms_norms(g: Graph) -> tuple[Tensor, ...]:
+    x = x_of(g)
+    y = x * 3.0
+    return (
+        x * build.rsqrt(build.mean(x * x, -1, True) + 1e-5),
+        y / build.sqrt(build.mean(y**2.0, -1).reshape(3, 1) + 1e-6),
+    )
+
+
+@CASES.refuses("rms-norm-from-pieces", "the square is of another tensor")
+def rms_norm_other_square(g: Graph) -> Tensor:
+    y = x_of(g, name="y")
+    return x_of(g) * build.rsqrt(build.mean(y * y, -1, True) + 1e-5)
+
+
+@CASES.refuses("rms-norm-from-pieces", "not the last axis")
+def rms_norm_first_axis(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x * build.rsqrt(build.mean(x * x, 0, True) + 1e-5)
+
+
+@CASES.fires("rms-norm-weight", finds=("rms_norm",), leaves=("mul",))
+def rms_norm_weight(g: Graph) -> tuple[Tensor, ...]:
+    def scale(x: Tensor) -> Tensor:
+        return build.rsqrt(build.mean(x * x, -1, True) + 1e-5)
+
+    x, y = x_of(g), x_of(g, name="y")
+    return constant(g, 4) * (x * scale(x)), y * (scale(y) * constant(g, 1, 4, seed=2))
+
+
+@CASES.refuses("rms-norm-weight", "the factor varies by row")
+def rms_norm_row_factor(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x * build.rsqrt(build.mean(x * x, -1, True) + 1e-5) * constant(g, 3, 1)
+
+
+# ---- activations -----------------------------------------------------------------------------------
+
+
+@CASES.fires("relu-from-maximum", finds=("relu",), leaves=("maximum",))
+def maximum_with_zero(g: Graph) -> Tensor:
+    return build.maximum(x_of(g), 0.0)
+
+
+@CASES.refuses("relu-from-maximum", "the maximum with one")
+def maximum_with_one(g: Graph) -> Tensor:
+    return build.maximum(x_of(g), 1.0)
+
+
+@CASES.refuses("relu-from-maximum", "integers")
+def integer_maximum(g: Graph) -> Tensor:
+    return build.maximum(x_of(g, dtype="i32"), 0)
+
+
+@CASES.fires("sigmoid-from-pieces", finds=("sigmoid",), leaves=("exp",))
+def sigmoid_pieces(g: Graph) -> Tensor:
+    return 1.0 / (1.0 + build.exp(-x_of(g)))
+
+
+@CASES.refuses("sigmoid-from-pieces", "another constant")
+def not_a_sigmoid(g: Graph) -> Tensor:
+    return 1.0 / (2.0 + build.exp(-x_of(g)))
+
+
+@CASES.fires("silu-from-pieces", finds=("silu",), leaves=("exp", "sigmoid"))
+def silu_pieces(g: Graph) -> tuple[Tensor, ...]:
+    x, y = x_of(g), x_of(g, name="y")
+    return (
+        build.sigmoid(x) * x,
+        y / (1.0 + build.exp(0.0 - y)),
+        x_of(g, name="z") * (1 / (build.exp(-g[g.inputs["z"].id]) + 1.0)),
+    )
+
+
+@CASES.refuses("silu-from-pieces", "the sigmoid of another tensor")
+def gated_by_another(g: Graph) -> Tensor:
+    return x_of(g) * build.sigmoid(x_of(g, name="y"))
+
+
+@CASES.fires("swiglu-from-pieces", finds=("swiglu",))
+def swiglu_pieces(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x_of(g, name="u") * (x * build.sigmoid(x))
+
+
+@CASES.refuses("swiglu-from-pieces", "the gated tensor is narrower")
+def swiglu_narrow(g: Graph) -> Tensor:
+    return build.silu(x_of(g)) * x_of(g, 4, name="u")
+
+
+GELU = {"finds": ("gelu",), "leaves": ("erf", "mul", "add")}
+
+
+@CASES.fires("gelu-from-pieces", **GELU)
+def gelu_half_first(g: Graph) -> Tensor:
+    x = x_of(g)
+    return 0.5 * x * (1.0 + build.erf(x / math.sqrt(2)))
+
+
+@CASES.fires("gelu-from-pieces", **GELU)
+def gelu_half_last(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x * (build.erf(x / 1.4142) + 1.0) * 0.5
+
+
+@CASES.fires("gelu-from-pieces", **GELU)
+def gelu_half_inside(g: Graph) -> Tensor:
+    x = x_of(g)
+    return ((1.0 + build.erf(x * 0.70710678)) / 2.0) * x
+
+
+@CASES.fires("gelu-from-pieces", **GELU)
+def gelu_half_added(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x * (build.erf(x * 0.70710678) * 0.5 + 0.5)
+
+
+@CASES.refuses("gelu-from-pieces", "another factor inside")
+def gelu_other_factor(g: Graph) -> Tensor:
+    x = x_of(g)
+    return 0.5 * x * (1.0 + build.erf(x * 0.7))
+
+
+@CASES.refuses("gelu-from-pieces", "erf of another tensor")
+def gelu_other_tensor(g: Graph) -> Tensor:
+    return 0.5 * x_of(g) * (1.0 + build.erf(x_of(g, name="y") * 0.70710678))
+
+
+GELU_TANH = {"finds": ("gelu_tanh",), "leaves": ("tanh", "mul", "add", "pow")}
+
+
+@CASES.fires("gelu-tanh-from-pieces", **GELU_TANH)
+def gelu_tanh_power(g: Graph) -> Tensor:
+    x = x_of(g)
+    return 0.5 * x * (1.0 + build.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3.0)))
+
+
+@CASES.fires("gelu-tanh-from-pieces", **GELU_TANH)
+def gelu_tanh_products(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x * (0.5 * (1.0 + build.tanh((x + x * x * x * 0.044715) * 0.7978845608)))
+
+
+@CASES.fires("gelu-tanh-from-pieces", leaves=("sigmoid", "mul"), finds=("gelu_tanh",))
+def gelu_tanh_by_sigmoid(g: Graph) -> Tensor:
+    x = x_of(g)
+    return x * build.sigmoid(1.5957691216 * (x + 0.044715 * x * x * x))
+
+
+@CASES.fires("cubic-factored", **GELU_TANH)
+def gelu_tanh_factored(g: Graph) -> Tensor:
+    x = x_of(g)
+    return 0.5 * x * (1.0 + build.tanh(0.7978845608 * x * (1.0 + 0.044715 * x * x)))
+
+
+@CASES.refuses("gelu-tanh-from-pieces", "another coefficient")
+@CASES.refuses("cubic-factored", "another coefficient")
+def gelu_tanh_other(g: Graph) -> Tensor:
+    x = x_of(g)
+    return 0.5 * x * (1.0 + build.tanh(0.7978845608 * x * (1.0 + 0.05 * x * x)))
+
+
+@CASES.refuses("gelu-tanh-from-pieces", "a square where the cube belongs")
+def gelu_tanh_square(g: Graph) -> Tensor:
+    x = x_of(g)
+    return 0.5 * x * (1.0 + build.tanh(0.7978845608 * (x + 0.044715 * x**2.0)))
