@@ -49,7 +49,7 @@ def optimize(
         picked = {here: candidates.terms[choice[n]] for n, here in enumerate(candidates.classes) if choice[n] >= 0}
         order = [candidates.classes[n] for n in candidates.problem.order(choice)]
     with timed(report, "decode"):
-        provenance = Provenance(found.graph, found.snapshot, found.rule_ops)
+        provenance = Provenance(found.graph, found.snapshot, found.rule_ops, order)
         decoder = Decoder(found.graph, found.snapshot, picked, found.types, found.constants, provenance)
         result = decoder.run(order)
     report.rules = _counts(found.snapshot)

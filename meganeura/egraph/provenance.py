@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from meganeura.egraph.rulefile import RuleInfo
@@ -45,10 +45,13 @@ def _ops(expression: object, vocabulary: Vocabulary) -> set[str]:
 
 
 class Provenance:
-    """Answers for one search; `graph` is the graph that was encoded."""
+    """Answers for one search; `graph` is the graph that was encoded, `chosen` the classes of the result."""
 
-    def __init__(self, graph: Graph, snapshot: Snapshot, ops: Mapping[str, RuleOps]) -> None:
+    def __init__(
+        self, graph: Graph, snapshot: Snapshot, ops: Mapping[str, RuleOps], chosen: Collection[int] = ()
+    ) -> None:
         self._graph, self._snapshot, self._ops = graph, snapshot, ops
+        self._chosen = frozenset(chosen)
         self._originals: dict[int, list[int]] = defaultdict(list)
         self._original_terms: set[tuple[int, Term]] = set()
         self._original_ops: dict[int, set[str]] = defaultdict(set)
@@ -83,8 +86,12 @@ class Provenance:
         return tuple(sorted({firing.rule for firing in seen}))
 
     def sources(self, here: int, term: Term) -> tuple[str, ...]:
-        """Names of the source nodes between the class and the term's operands, in graph order."""
-        stop = set(term.operands)
+        """Names of the source nodes that only this term stands for, in graph order.
+
+        The region reaches down from the class to whatever another node of the result computes: operands of the term
+        need not have stood in the original graph, but what they were made from did.
+        """
+        stop = (self._chosen | set(term.operands)) - {here}
         waiting = list(self._start(here))
         region: set[int] = set()
         while waiting and len(region) < _REGION_NODES:

@@ -183,9 +183,11 @@ class _Lowering:
         return place
 
     def _emit(self, step: Step, covered: list[int]) -> None:
+        # A part cut from a packed product stands for a source node that the product computes.
+        parts = [r for r in self.cutter.readers[step.node] if self.graph.nodes[r].op.name in ("slice", "proj")]
         sources: dict[str, None] = {}
         rules: dict[str, None] = {}
-        for node_id in covered:
+        for node_id in (*covered, *parts):
             own = node_id == step.node or is_pointwise(self.graph.nodes[node_id].op)
             if own:
                 sources.update(dict.fromkeys(self.graph.nodes[node_id].sources))

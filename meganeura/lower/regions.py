@@ -29,7 +29,7 @@ class RegionCutter:
 
     def __init__(self, graph: Graph, fuse: bool, most_inputs: int) -> None:
         self.graph, self.fuse, self.most_inputs = graph, fuse, most_inputs
-        self._readers = graph.readers()
+        self.readers = graph.readers()
         self._forced: set[int] = set()
         self._stored = self._demanded() if fuse else set()
         self._flops: dict[int, float] = {}
@@ -57,7 +57,7 @@ class RegionCutter:
             return False
         if node.id in self._stored:
             return True
-        readers = self._readers[node.id]
+        readers = self.readers[node.id]
         cost = self._subtree_flops(node)
         if len(set(readers)) > 1 and cost > _RECOMPUTE_FLOPS:
             return True
