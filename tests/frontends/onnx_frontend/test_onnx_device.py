@@ -22,15 +22,24 @@ OPTIMIZED = [
 """Operators whose sample also goes through the rewrites."""
 
 
-def run_sample(operator, device, optimize):
-    """The first of an operator's node tests that has no reason to fail."""
+FLOAT16_ROUNDING = {"test_attention_4d_fp16", "test_attention_4d_causal_fp16"}
+"""Tests that miss by one unit in the last place where every primitive rounds to float16."""
+
+
+def compiled_on(device, optimize):
+    """A runner that compiles a model for the device."""
 
     def run(model, inputs, dims):
         return mg.compile(model, device=device, optimize=optimize).compile_for(dims).run(inputs)
 
+    return run
+
+
+def run_sample(operator, device, optimize):
+    """The first of an operator's node tests that has no reason to fail."""
     for name in cases_by_operator()[operator]:
         try:
-            run_case(standard_cases()[name], run)
+            run_case(standard_cases()[name], compiled_on(device, optimize))
             return
         except Exception as error:
             reason_for(name, error)  # raises where there is none
@@ -45,6 +54,17 @@ def test_node_test(operator, device):
 @pytest.mark.parametrize("operator", OPTIMIZED)
 def test_node_test_optimized(operator, device):
     run_sample(operator, device, optimize=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", [*sorted(HANDLERS), ""])
+def test_every_node_test(operator, device):
+    for name in cases_by_operator()[operator]:
+        try:
+            run_case(standard_cases()[name], compiled_on(device, False))
+        except Exception as error:
+            if name not in FLOAT16_ROUNDING:
+                reason_for(name, error)
 
 
 @pytest.fixture(scope="module")

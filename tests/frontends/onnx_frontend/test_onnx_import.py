@@ -199,6 +199,18 @@ def test_wide_integers_are_checked():
         load_onnx(proto).graph({})
 
 
+@pytest.mark.parametrize(("to", "expected"), [(6, [2**31 - 1, -(2**31), 0, -3]), (2, [255, 0, 0, 253]), (7, None)])
+def test_known_floats_are_cast_as_the_device_does(to, expected):
+    values = np.array([np.inf, -np.inf, np.nan, -3.7], np.float32)
+    body = f"c = Cast <to = {to}> (w)  y = Add (c, z)"
+    proto = model("float[1] x, int64[1] z) => (int64[4] y", body, w=values)
+    if expected is None:
+        with pytest.raises(ImportFailure, match="does not fit 32 bits"):
+            run(proto, {"x": np.zeros(1, np.float32), "z": np.zeros(1, np.int64)})
+        return
+    np.testing.assert_array_equal(run(proto, {"x": np.zeros(1, np.float32), "z": np.zeros(1, np.int64)})[0], expected)
+
+
 def test_bounds_of_64_bits_clip_alike():
     proto = model("int64[3] x) => (int64[3] y", "y = Clip (x, low, high)", low=np.int64(-(2**63)), high=np.int64(5))
     np.testing.assert_array_equal(run(proto, {"x": np.array([-7, 3, 9])})[0], [-7, 3, 5])

@@ -168,10 +168,17 @@ def cast_like(build: Importer, node: OnnxNode, x: Value, like: Value) -> Value:
 
 def _convert(build: Builder, x: Value, element: Element) -> Value:
     if x.known and not x.is_weight:
-        array = x.array("the operand")
-        with np.errstate(all="ignore"):
-            if array.dtype.kind == "f" and element.dtype.is_integer and not element.wraps:
-                limits = np.iinfo(element.numpy)
-                array = np.clip(np.nan_to_num(array.astype(np.float64)), float(limits.min), float(limits.max))
-            return build.wrap(array.astype(element.numpy))
+        return build.wrap(_converted(x.array("the operand"), element))
     return x.cast(element.dtype)
+
+
+def _converted(array: np.ndarray, element: Element) -> np.ndarray:
+    """As the IR's cast: floats to integers truncate and saturate, NaN is 0; 8 and 16-bit integers wrap."""
+    if array.dtype.kind == "f" and element.dtype.is_integer:
+        limits = np.iinfo(np.int32 if element.wraps else element.numpy)
+        # The largest 64-bit integers have no exact float: stay below them.
+        highest = float(limits.max) if float(limits.max) <= limits.max else np.nextafter(float(limits.max), 0)
+        array = np.clip(np.nan_to_num(array.astype(np.float64), posinf=np.inf), float(limits.min), highest)
+        array = array.astype(limits.dtype)
+    with np.errstate(over="ignore"):
+        return array.astype(element.numpy)
