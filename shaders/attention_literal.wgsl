@@ -48,7 +48,7 @@ fn v_element(at: u32, element: u32) -> f32 { return v[at + element]; }
 // #end
 
 const WORKGROUPS: u32 = 1u;     // rows * heads * batch
-const INVOCATIONS: u32 = 4u;    // the larger of D and DV
+const INVOCATIONS: u32 = 4u;    // the larger of D and DV, rounded up to whole subgroups
 const TREE: u32 = 2u;           // half of D, rounded up to a power of two
 
 // Products of one element with keys 0 to 3 and 4 to 7 of a block, then their partial sums.

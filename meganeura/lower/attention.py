@@ -30,7 +30,7 @@ _MAX_TILE = 8
 # Keys are dealt to invocations where queries alone don't fill them: below this many tiles, from this many keys on.
 _SPLIT_BELOW_TILES = 32
 _SPLIT_FROM_KEYS = 64
-_DEFAULT_LANES = 8
+_DEFAULT_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LiteralSchedule:
     """One workgroup per (query row, head).
 
     Attributes:
-        invocations: one per element of the head. tree: invocations that add in the first step of a reduction.
+        invocations: one per element of the head, rounded up to whole subgroups. tree: invocations that add in the first step of a reduction.
     """
 
     name: ClassVar[str] = "literal"
@@ -193,7 +193,11 @@ def _folded(output: TensorType) -> Operand:
 
 
 def _literal(op: Op, sizes: AttentionSizes, facts: DeviceFacts) -> LiteralSchedule:
-    return LiteralSchedule(max(sizes.d, sizes.dv), (1 << (sizes.d - 1).bit_length()) // 2)
+    # Whole subgroups: on lavapipe the lanes that a workgroup leaves unused run its loops too, with zeros for what
+    # they load, and where those zeros make a loop longer the workgroup's invocations part at a barrier.
+    lanes = facts.subgroup_size or _DEFAULT_LANES
+    invocations = -(-max(sizes.d, sizes.dv) // lanes) * lanes
+    return LiteralSchedule(invocations, (1 << (sizes.d - 1).bit_length()) // 2)
 
 
 def _direct(op: Op, sizes: AttentionSizes, facts: DeviceFacts) -> DirectSchedule:

@@ -63,6 +63,14 @@ def test_widths(device: Device, width: tuple[int, int], schedule: str) -> None:
     check(problem, run(problem, device, schedule))
 
 
+@pytest.mark.parametrize("keys", [8, 16, 17])
+@pytest.mark.parametrize("d", [12, 36])
+def test_heads_that_do_not_fill_subgroups(device: Device, d: int, keys: int) -> None:
+    # Idle lanes of the last subgroup must not keep its loops, and so its barriers, apart from the others'.
+    problem = make(Case(cached=True, heads=2, rows=1, keys=keys, d=d, dv=d))
+    check(problem, run(problem, device, "literal"))
+
+
 def at_position(problem: Problem, position: int) -> Problem:
     """The same problem at another position: new data for the same kernel."""
     arrays = list(problem.arrays)
