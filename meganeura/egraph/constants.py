@@ -12,7 +12,7 @@ from meganeura.egraph.load import Loader
 from meganeura.ir.graph import Graph
 from meganeura.ir.op import Op, sizeof
 from meganeura.ir.types import TensorType, ValueType
-from meganeura.reference import round_to
+from meganeura.reference import round_to, widen
 
 _MASK_READERS = ("add", "sub", "mul", "where", "cast", "and", "or", "not", "less", "less_equal", "equal", "expand", "gather")
 
@@ -72,7 +72,18 @@ class Constants:
         if op.name in (*VIEWS, "cast") and operands and operands[0] in self._arrays:
             source = self._arrays[operands[0]]
             return lambda: np.asarray(op.evaluate([source()], value_type)).astype(value_type.dtype.numpy, copy=False)
+        if op.elementwise and operands and all(o in self._arrays or o in self.splats for o in operands):
+            return lambda: self._computed(op, operands, value_type)
         return None
+
+    def _computed(self, op: Op, operands: Sequence[int], value_type: TensorType) -> np.ndarray:
+        """A mask that rules made of masks: negated, joined, scaled."""
+        values = [
+            widen(self._arrays[o]()) if o in self._arrays else scalar(self.splats[o], self._types[o].dtype)  # type: ignore[union-attr]
+            for o in operands
+        ]
+        result = np.asarray(op.evaluate(values, value_type))
+        return round_to(result, value_type.dtype).astype(value_type.dtype.numpy)
 
 
 def _mask_candidates(graph: Graph) -> Iterator[str]:
