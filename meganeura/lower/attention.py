@@ -27,8 +27,9 @@ _GREATEST = 3.4028234663852886e38
 # less often, but the time to build the kernel grows with it: 64-wide heads get 3 queries, built in 0.6 s.
 _TILE_REGISTERS = 384
 _MAX_TILE = 8
-# Keys are dealt to invocations where queries alone don't fill them: below this many tiles, from this many keys on.
-_SPLIT_BELOW_TILES = 32
+# What an invocation spends on reading a key and value, in units of what it spends on one query with them.
+_READ_COST = 2.2
+# Fewer keys than this are not worth joining the parts of.
 _SPLIT_FROM_KEYS = 64
 _DEFAULT_LANES = 32
 
@@ -38,7 +39,8 @@ class LiteralSchedule:
     """One workgroup per (query row, head).
 
     Attributes:
-        invocations: one per element of the head, rounded up to whole subgroups. tree: invocations that add in the first step of a reduction.
+        invocations: one per element of the head, rounded up to whole subgroups.
+        tree: invocations that add in the first step of a reduction.
     """
 
     name: ClassVar[str] = "literal"
@@ -202,22 +204,21 @@ def _literal(op: Op, sizes: AttentionSizes, facts: DeviceFacts) -> LiteralSchedu
 
 def _direct(op: Op, sizes: AttentionSizes, facts: DeviceFacts) -> DirectSchedule:
     rope = getattr(op, "rope", False)
-    per_query = 4 * (-(-sizes.d // 4) + -(-sizes.dv // 4))
     queries = sizes.rows * sizes.group
+    per_query = 4 * (-(-sizes.d // 4) + -(-sizes.dv // 4))
     # Turning the queries on load makes for as much code again.
     most = max(1, min(_MAX_TILE, _TILE_REGISTERS // per_query // (2 if rope else 1)))
-    # Tiles of one size where possible: 7 queries with room for 4 become 4 and 3 rather than 4 and 4.
-    tile = -(-queries // -(-queries // most))
     lanes = facts.subgroup_size or _DEFAULT_LANES
-    tiles = sizes.batch * sizes.heads // sizes.group * -(-queries // tile)
-    if tiles < _SPLIT_BELOW_TILES and sizes.keys >= _SPLIT_FROM_KEYS and not rope:
-        split = DirectSchedule(tile, lanes, "split")
+    if queries <= most and sizes.keys >= _SPLIT_FROM_KEYS and not rope:
+        split = DirectSchedule(max(queries, 1), lanes, "split")
         if split.workgroup_memory(sizes.dv) <= facts.limits.max_workgroup_memory:
             return split
-    if facts.is_cpu and facts.subgroup_size:
-        # Only a CPU adapter's subgroups are known to have one size, the measured one, in every kernel.
-        return DirectSchedule(tile, facts.subgroup_size, "shared")
-    return DirectSchedule(tile, lanes, "plain")
+    # Only a CPU adapter's subgroups are known to have one size, the measured one, in every kernel.
+    mode = "shared" if facts.is_cpu and facts.subgroup_size else "plain"
+    costs = {tile: -(-queries // (tile * lanes)) * (_READ_COST + tile) for tile in range(1, most + 1)}
+    # A smaller tile that is nearly as good is built sooner.
+    tile = min(tile for tile, cost in costs.items() if cost <= 1.05 * min(costs.values()))
+    return DirectSchedule(tile, lanes, mode)
 
 
 SCHEDULES: dict[str, Callable[[Any, AttentionSizes, DeviceFacts], Schedule]] = {

@@ -93,6 +93,16 @@ def test_every_position(device: Device, schedule: str, window: int) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
+def test_parts_without_keys_have_no_say(device: Device, schedule: str) -> None:
+    # Scores far below the zero that an empty part's maximum starts from.
+    problem = make(Case(cached=True, heads=2, rows=1, keys=80, positions=(2,), bias=(1, 80)))
+    arrays = list(problem.arrays)
+    arrays[4] = np.full((1, 80), -1000.0, np.float32)
+    low = dataclasses.replace(problem, arrays=tuple(arrays))
+    check(low, run(low, device, schedule), 1e-3)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_keys_after_the_position_are_not_read(device: Device, schedule: str) -> None:
     # The rows of a cache that were never written may hold anything, NaN included.
     problem = make(Case(cached=True, heads=4, group=2, rows=1, keys=40, positions=(12,)))

@@ -59,17 +59,22 @@ def test_direct_modes() -> None:
     assert kernel(prefill, GPU, "direct").schedule == DirectSchedule(3, 32, "plain")
 
 
-def test_tiles_are_of_one_size_where_possible() -> None:
-    seven = Case(cached=True, heads=7, group=7, rows=1, keys=16, d=48, dv=48)
-    assert kernel(seven).schedule == DirectSchedule(4, 8, "shared")
-    assert kernel(dataclasses.replace(seven, heads=6, group=6)).schedule == DirectSchedule(3, 8, "shared")
+@pytest.mark.parametrize(
+    ("rows", "group", "d", "tile"),
+    [(1, 1, 8, 1), (5, 3, 64, 2), (8, 3, 64, 3), (128, 3, 64, 3), (128, 1, 32, 4), (128, 1, 256, 1), (16, 1, 8, 2)],
+)
+def test_tiles_fill_subgroups(rows: int, group: int, d: int, tile: int) -> None:
+    case = Case(heads=group, group=group, rows=rows, keys=16, d=d, dv=d)
+    assert kernel(case).schedule == DirectSchedule(tile, 8, "shared")
 
 
 def test_split_parts_fit_workgroup_memory() -> None:
     wide = Case(cached=True, heads=2, rows=1, keys=512, d=256, dv=256)
     assert kernel(wide).schedule == DirectSchedule(1, 8, "split")
-    small = dataclasses.replace(CPU, limits=dataclasses.replace(CPU.limits, max_workgroup_memory=8192))
-    assert kernel(wide, small).schedule == DirectSchedule(1, 8, "shared")
+    small = dataclasses.replace(CPU, limits=dataclasses.replace(CPU.limits, max_workgroup_memory=8256))
+    assert kernel(wide, small).schedule == DirectSchedule(1, 8, "split")
+    smaller = dataclasses.replace(CPU, limits=dataclasses.replace(CPU.limits, max_workgroup_memory=8192))
+    assert kernel(wide, smaller).schedule == DirectSchedule(1, 8, "shared")
 
 
 @pytest.mark.parametrize(
