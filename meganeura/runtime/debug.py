@@ -39,19 +39,16 @@ class Check:
 def moves_in(dispatches: Sequence[Dispatch], temporaries: set[int]) -> dict[int, list[int]]:
     """By dispatch, the temporary buffers in which a new tensor moves in with that dispatch.
 
-    A buffer gets a new tenant where a kernel writes it without reading it, for the first time or after it was read.
+    Every tensor is written whole by one dispatch, so a buffer gets a new tenant wherever a kernel writes it without
+    reading it; a kernel that reads it too updates the tensor that is there.
     """
     moves: dict[int, list[int]] = {}
-    state: dict[int, str] = {}
     for at, dispatch in enumerate(dispatches):
         count = len(dispatch.kernel.inputs)
         read, written = set(dispatch.buffers[:count]), set(dispatch.buffers[count:])
-        for buffer in sorted(written & temporaries):
-            if buffer not in read and state.get(buffer) != "written":
-                moves.setdefault(at, []).append(buffer)
-            state[buffer] = "written"
-        for buffer in (read - written) & temporaries:
-            state[buffer] = "read"
+        new = sorted((written - read) & temporaries)
+        if new:
+            moves[at] = new
     return moves
 
 
