@@ -34,7 +34,9 @@ VIEWS = ("reshape", "transpose", "slice", "expand")
 
 def fold(graph: Graph) -> Graph:
     """The graph with constant subexpressions replaced, duplicates merged and dead nodes dropped."""
-    return graph.rewrite(lambda new, node, operands: fold_node(new, node, operands))
+    folded = graph.rewrite(fold_node)
+    # Operands of what was folded are dead now.
+    return folded.rewrite() if len(folded.nodes) > len(folded._live()) else folded
 
 
 def fold_node(new: Graph, node: Node, operands: Sequence[Tensor]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from meganeura.egraph.cost import CONSTANT_SECONDS, CostModel, constant_seconds
@@ -78,19 +78,29 @@ def build_problem(found: Exploration, cost: CostModel) -> Candidates:
     terms: list[Term] = []
     classes = []
     for here, candidates in found.snapshot.classes.items():
-        entries = []
-        for term in candidates:
-            if any(o not in numbers for o in term.operands):
-                continue
-            terms.append(term)
-            if here in found.constants:
-                seconds = CONSTANT_SECONDS if not term.operands else constant_seconds(found.types[here])
-            else:
-                seconds = cost.seconds(term.op, [found.types[o] for o in term.operands], found.types[here])
-            entries.append((seconds, [numbers[o] for o in term.operands]))
+        entries: list[tuple[float, list[int]]] = []
+        for seconds, _, term in sorted(_priced(found, cost, here, candidates, numbers), key=lambda e: e[:2]):
+            children = [numbers[o] for o in term.operands]
+            # Another order of operands, or more of them for no less: never better.
+            if not any(set(known) <= set(children) for _, known in entries):
+                entries.append((seconds, children))
+                terms.append(term)
         classes.append(entries)
     roots = [numbers[found.snapshot.class_of[root]] for root in found.graph.roots]
     return Candidates(Problem.build(classes, roots), tuple(numbers), tuple(terms))
+
+
+def _priced(
+    found: Exploration, cost: CostModel, here: int, candidates: Iterable[Term], numbers: dict[int, int]
+) -> Iterator[tuple[float, int, Term]]:
+    for position, term in enumerate(candidates):
+        if any(o not in numbers for o in term.operands):
+            continue
+        if here in found.constants:
+            seconds = CONSTANT_SECONDS if not term.operands else constant_seconds(found.types[here])
+        else:
+            seconds = cost.seconds(term.op, [found.types[o] for o in term.operands], found.types[here])
+        yield seconds, position, term
 
 
 def _counts(snapshot: Snapshot) -> dict[str, int]:

@@ -30,7 +30,9 @@ def rule_ops(rule: RuleInfo, vocabulary: Vocabulary) -> RuleOps:
     consumed: set[str] = set()
     produced: set[str] = set()
     for form in rule.commands:
-        left, right = form.items[1], form.items[2]
+        left, right, *guards = form.items[1:]
+        for guard in guards:
+            consumed |= _ops(guard, vocabulary)
         sides = [(left, right)] + ([(right, left)] if form.head == "birewrite" else [])
         for source, target in sides:
             consumed |= _ops(source, vocabulary)
