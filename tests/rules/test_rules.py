@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules import algebra_cases, composite_cases, index_cases, matmul_cases, movement_cases
+from tests.rules import (
+    algebra_cases,
+    attention_cases,
+    cache_cases,
+    composite_cases,
+    index_cases,
+    matmul_cases,
+    movement_cases,
+)
 from tests.rules.support import Case, Cases, book
 
-MODULES = (algebra_cases, movement_cases, composite_cases, matmul_cases, index_cases)
+MODULES = (
+    algebra_cases,
+    movement_cases,
+    composite_cases,
+    matmul_cases,
+    index_cases,
+    attention_cases,
+    cache_cases,
+)
 ALL = [(module.CASES, case) for module in MODULES for case in module.CASES.all]
 
 
