@@ -111,12 +111,13 @@ def activated_otherwise(g: Graph) -> Tensor:
 
 @CASES.fires("matmul-residual", finds=("fused_matmul",), leaves=("add", "matmul"))
 def with_residual(g: Graph) -> tuple[Tensor, ...]:
-    x, r = x_of(g, 3, 5), x_of(g, 3, 4, name="r")
+    a, b, c, d = (x_of(g, 3, 5, name=name) for name in "abcd")
+    r = x_of(g, 3, 4, name="r")
     return (
-        r + x @ constant(g, 5, 4),
-        x @ constant(g, 5, 4, seed=2) + constant(g, 4) + r,
-        build.silu(x @ constant(g, 5, 4, seed=3)) + r,
-        build.relu(x @ constant(g, 5, 4, seed=4) + constant(g, 4)) + r,
+        r + a @ constant(g, 5, 4),
+        b @ constant(g, 5, 4, seed=2) + constant(g, 4) + r,
+        build.silu(c @ constant(g, 5, 4, seed=3)) + r,
+        build.relu(d @ constant(g, 5, 4, seed=4) + constant(g, 4)) + r,
     )
 
 

@@ -82,6 +82,18 @@ def narrowing_casts(g: Graph) -> tuple[Tensor, ...]:
     return x.astype("f16").astype("f32"), x.astype("i32").astype("f32")
 
 
+@CASES.fires("widening-past-view")
+def widened_then_viewed(g: Graph) -> tuple[Tensor, ...]:
+    x = x_of(g, 3, 1, 4, dtype="f16").astype("f32")
+    return x.transpose(2, 0, 1), x.reshape(12), build.expand(x, (3, 5, 4))
+
+
+@CASES.refuses("widening-past-view", "integers, or narrowed")
+def converted_then_viewed(g: Graph) -> tuple[Tensor, ...]:
+    x, i = x_of(g), x_of(g, name="i", dtype="i32")
+    return x.astype("f16").transpose(1, 0), i.astype("f32").reshape(12)
+
+
 @CASES.fires("slice-of-concat", leaves=("concat",))
 def slices_of_joined(g: Graph) -> tuple[Tensor, ...]:
     joined = build.concat([x_of(g), x_of(g, 3, 2, name="y")], axis=1)
