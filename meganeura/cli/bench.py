@@ -16,6 +16,7 @@ from typing import Any
 import click
 import numpy as np
 
+from meganeura import __version__
 from meganeura.cli.compare import TOLERANCE, difference
 from meganeura.cli.measure import side_by_side
 from meganeura.cli.options import Common, Number, common_options, find_model
@@ -219,7 +220,8 @@ def machine(device: Any, threads: int) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in ("meganeura", "wgpu", "egglog", "numpy", "torch")},
+        "versions": {"meganeura": __version__}
+        | {name: _version(name) for name in ("wgpu", "egglog", "numpy", "torch")},
         "torch_threads": threads,
         "commit": _commit(),
     }
