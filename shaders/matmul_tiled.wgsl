@@ -49,13 +49,16 @@ const THREADS: u32 = 64u;       // threads of a part
 const ROW_TILES: u32 = 1u;
 const COLUMN_TILES: u32 = 1u;
 const TILES: u32 = 1u;          // over all batch entries
-const A_QUADS: u32 = STEP * TILE_ROWS / 4u;
-const B_QUADS: u32 = STEP * TILE_COLUMNS / 4u;
-const PART_QUADS: u32 = 256u;   // quads of one part's tiles: a, b, and with a gate the up columns of b
-const STAGE_QUADS: u32 = 256u;  // of all parts, or of the results that later take their place
-const BLOCK_QUADS: u32 = 4u;    // results of a thread
+const ROW_QUADS: u32 = TILE_ROWS / 4u;
+const COLUMN_QUADS: u32 = TILE_COLUMNS / 4u;
+const STEP_QUADS: u32 = STEP / 4u;
 
-var<workgroup> stage: array<vec4<f32>, STAGE_QUADS>;
+// [part][k][row / 4]. One index per axis, because checks of bounds then leave the inner loop.
+var<workgroup> a_tile: array<array<array<vec4<f32>, ROW_QUADS>, STEP>, PARTS>;
+var<workgroup> b_tile: array<array<array<vec4<f32>, COLUMN_QUADS>, STEP>, PARTS>;
+// #if gated
+var<workgroup> up_tile: array<array<array<vec4<f32>, COLUMN_QUADS>, STEP>, PARTS>;
+// #endif
 
 // #if a_rows
 // Four neighbouring rows of a at one k; zero from K on.
@@ -95,44 +98,98 @@ fn b_along(at: u32, k: u32) -> vec4<f32> {
 }
 // #endif
 
-// Puts the tile of a from `k` on at `base`; rows past the end repeat the last one.
-fn stage_a(base: u32, start: u32, first_row: u32, k: u32, thread: u32) {
-    for (var quad = thread; quad < A_QUADS; quad += THREADS) {
-        // #if a_rows
-        let row = quad % (TILE_ROWS / 4u) * 4u;
-        let step = quad / (TILE_ROWS / 4u);
-        stage[base + quad] = a_across(start + min(first_row + row, M - 4u), k + step);
-        // #else
-        let row = quad % TILE_ROWS;
-        let step = quad / TILE_ROWS * 4u;
-        let value = a_along(start + min(first_row + row, M - 1u) * A_ROW, k + step);
-        let at = base + step * (TILE_ROWS / 4u) + row / 4u;
-        stage[at][row % 4u] = value.x;
-        stage[at + TILE_ROWS / 4u][row % 4u] = value.y;
-        stage[at + TILE_ROWS / 2u][row % 4u] = value.z;
-        stage[at + TILE_ROWS / 4u * 3u][row % 4u] = value.w;
-        // #endif
-    }
+// One quad of a tile that a thread brings in at every step: where it starts, how far along k, and which rows or
+// columns of the tile it holds: quad `place`, all of it or its element `lane`.
+struct Slot {
+    start: u32,
+    step: u32,
+    place: u32,
+    lane: u32,
 }
 
-fn stage_b(base: u32, start: u32, first_column: u32, k: u32, thread: u32) {
-    for (var quad = thread; quad < B_QUADS; quad += THREADS) {
-        // #if b_rows
-        let column = quad % (TILE_COLUMNS / 4u) * 4u;
-        let step = quad / (TILE_COLUMNS / 4u);
-        stage[base + quad] = b_across(start + min(first_column + column, N - 4u), k + step);
-        // #else
-        let column = quad % TILE_COLUMNS;
-        let step = quad / TILE_COLUMNS * 4u;
-        let value = b_along(start + min(first_column + column, N - 1u) * B_COLUMN, k + step);
-        let at = base + step * (TILE_COLUMNS / 4u) + column / 4u;
-        stage[at][column % 4u] = value.x;
-        stage[at + TILE_COLUMNS / 4u][column % 4u] = value.y;
-        stage[at + TILE_COLUMNS / 2u][column % 4u] = value.z;
-        stage[at + TILE_COLUMNS / 4u * 3u][column % 4u] = value.w;
-        // #endif
-    }
+fn a_slot(quad: u32, start: u32, first_row: u32) -> Slot {
+    // Rows past the end repeat the last one; they are not stored.
+    // #if a_rows
+    let place = quad % ROW_QUADS;
+    return Slot(start + min(first_row + place * 4u, M - 4u), quad / ROW_QUADS, place, 0u);
+    // #else
+    let row = quad / STEP_QUADS;
+    return Slot(start + min(first_row + row, M - 1u) * A_ROW, quad % STEP_QUADS * 4u, row / 4u, row % 4u);
+    // #endif
 }
+
+fn b_slot(quad: u32, start: u32, first_column: u32) -> Slot {
+    // #if b_rows
+    let place = quad % COLUMN_QUADS;
+    return Slot(start + min(first_column + place * 4u, N - 4u), quad / COLUMN_QUADS, place, 0u);
+    // #else
+    let column = quad / STEP_QUADS;
+    let at = start + min(first_column + column, N - 1u) * B_COLUMN;
+    return Slot(at, quad % STEP_QUADS * 4u, column / 4u, column % 4u);
+    // #endif
+}
+
+fn a_fetch(slot: Slot, k: u32) -> vec4<f32> {
+    // #if a_rows
+    return a_across(slot.start, k + slot.step);
+    // #else
+    return a_along(slot.start, k + slot.step);
+    // #endif
+}
+
+fn b_fetch(slot: Slot, start: u32, k: u32) -> vec4<f32> {
+    // #if b_rows
+    return b_across(slot.start + start, k + slot.step);
+    // #else
+    return b_along(slot.start + start, k + slot.step);
+    // #endif
+}
+
+fn a_put(slot: Slot, part: u32, value: vec4<f32>) {
+    // #if a_rows
+    a_tile[part][slot.step][slot.place] = value;
+    // #else
+    a_tile[part][slot.step][slot.place][slot.lane] = value.x;
+    a_tile[part][slot.step + 1u][slot.place][slot.lane] = value.y;
+    a_tile[part][slot.step + 2u][slot.place][slot.lane] = value.z;
+    a_tile[part][slot.step + 3u][slot.place][slot.lane] = value.w;
+    // #endif
+}
+
+fn b_put(slot: Slot, part: u32, value: vec4<f32>) {
+    // #if b_rows
+    b_tile[part][slot.step][slot.place] = value;
+    // #else
+    b_tile[part][slot.step][slot.place][slot.lane] = value.x;
+    b_tile[part][slot.step + 1u][slot.place][slot.lane] = value.y;
+    b_tile[part][slot.step + 2u][slot.place][slot.lane] = value.z;
+    b_tile[part][slot.step + 3u][slot.place][slot.lane] = value.w;
+    // #endif
+}
+
+// #if gated
+fn up_put(slot: Slot, part: u32, value: vec4<f32>) {
+    // #if b_rows
+    up_tile[part][slot.step][slot.place] = value;
+    // #else
+    up_tile[part][slot.step][slot.place][slot.lane] = value.x;
+    up_tile[part][slot.step + 1u][slot.place][slot.lane] = value.y;
+    up_tile[part][slot.step + 2u][slot.place][slot.lane] = value.z;
+    up_tile[part][slot.step + 3u][slot.place][slot.lane] = value.w;
+    // #endif
+}
+// #endif
+
+// #if parts
+// The tiles of a, once they are done with, carry results from one part to another.
+fn give(index: u32, value: vec4<f32>) {
+    a_tile[index / (ROW_QUADS * STEP)][index / ROW_QUADS % STEP][index % ROW_QUADS] = value;
+}
+
+fn given(index: u32) -> vec4<f32> {
+    return a_tile[index / (ROW_QUADS * STEP)][index / ROW_QUADS % STEP][index % ROW_QUADS];
+}
+// #endif
 
 @compute @workgroup_size(THREADS * PARTS)
 fn main(
@@ -153,26 +210,45 @@ fn main(
     let thread = local % THREADS;
     let x = thread % ACROSS;
     let y = thread / ACROSS;
-    let a_tile = part * PART_QUADS;
-    let b_tile = a_tile + A_QUADS;
-    // #replace sums
+    // #replace slots
+    let a_slot_0 = a_slot(thread, place.a, first_row);
+    let b_slot_0 = b_slot(thread, place.b, first_column);
+    let a_slot_1 = a_slot(thread + THREADS, place.a, first_row);
+    let b_slot_1 = b_slot(thread + THREADS, place.b, first_column);
     var sum_0_0 = vec4<f32>();
     var sum_1_0 = vec4<f32>();
     var sum_2_0 = vec4<f32>();
     var sum_3_0 = vec4<f32>();
     // #end
+    // The next tiles are on their way while the ones in workgroup memory are multiplied.
+    var k = part * STEP;
+    // #replace first_fetch
+    var a_0 = a_fetch(a_slot_0, k);
+    var b_0 = b_fetch(b_slot_0, 0u, k);
+    var a_1 = a_fetch(a_slot_1, k);
+    var b_1 = b_fetch(b_slot_1, 0u, k);
+    // #end
     for (var first = 0u; first < K; first += STEP * PARTS) {
-        let k = first + part * STEP;
-        stage_a(a_tile, place.a, first_row, k, thread);
-        stage_b(b_tile, place.b, first_column, k, thread);
-        // #if gated
-        stage_b(b_tile + B_QUADS, place.b + GATE, first_column, k, thread);
-        // #endif
+        // #replace put
+        a_put(a_slot_0, part, a_0);
+        b_put(b_slot_0, part, b_0);
+        a_put(a_slot_1, part, a_1);
+        b_put(b_slot_1, part, b_1);
+        // #end
         workgroupBarrier();
+        if (first + STEP * PARTS < K) {
+            k += STEP * PARTS;
+            // #replace fetch
+            a_0 = a_fetch(a_slot_0, k);
+            b_0 = b_fetch(b_slot_0, 0u, k);
+            a_1 = a_fetch(a_slot_1, k);
+            b_1 = b_fetch(b_slot_1, 0u, k);
+            // #end
+        }
         // #replace products
         for (var step = 0u; step < STEP; step++) {
-            let rows = stage[a_tile + step * (TILE_ROWS / 4u) + y];
-            let columns = stage[b_tile + step * (TILE_COLUMNS / 4u) + x];
+            let rows = a_tile[part][step][y];
+            let columns = b_tile[part][step][x];
             sum_0_0 += rows.x * columns;
             sum_1_0 += rows.y * columns;
             sum_2_0 += rows.z * columns;
@@ -182,28 +258,29 @@ fn main(
         workgroupBarrier();
     }
     // #if parts
-    // The first part adds up what the others have found.
-    if (part > 0u) {
-        let mine = (part - 1u) * BLOCK_QUADS * THREADS + thread;
-        // #replace give
-        stage[mine] = sum_0_0;
-        stage[mine + THREADS] = sum_1_0;
-        stage[mine + 2u * THREADS] = sum_2_0;
-        stage[mine + 3u * THREADS] = sum_3_0;
-        // #end
+    // The first part adds up what the others have found, one after another.
+    for (var other = 1u; other < PARTS; other++) {
+        if (part == other) {
+            // #replace give
+            give(thread, sum_0_0);
+            give(thread + THREADS, sum_1_0);
+            give(thread + 2u * THREADS, sum_2_0);
+            give(thread + 3u * THREADS, sum_3_0);
+            // #end
+        }
+        workgroupBarrier();
+        if (part == 0u) {
+            // #replace take
+            sum_0_0 += given(thread);
+            sum_1_0 += given(thread + THREADS);
+            sum_2_0 += given(thread + 2u * THREADS);
+            sum_3_0 += given(thread + 3u * THREADS);
+            // #end
+        }
+        workgroupBarrier();
     }
-    workgroupBarrier();
     if (part > 0u) {
         return;
-    }
-    for (var other = 0u; other < PARTS - 1u; other++) {
-        let theirs = other * BLOCK_QUADS * THREADS + thread;
-        // #replace take
-        sum_0_0 += stage[theirs];
-        sum_1_0 += stage[theirs + THREADS];
-        sum_2_0 += stage[theirs + 2u * THREADS];
-        sum_3_0 += stage[theirs + 3u * THREADS];
-        // #end
     }
     // #endif
     // #replace stores

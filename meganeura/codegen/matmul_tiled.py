@@ -22,7 +22,6 @@ def render_tiled(problem: Problem, schedule: Tiled, facts: DeviceFacts) -> tuple
     a = row_mode(problem.a, problem.m, problem)
     b = row_mode(problem.b, problem.n, problem)
     whole_steps = problem.k % (schedule.step * schedule.parts) == 0
-    tiles = schedule.step * (schedule.rows + schedule.columns * (1 + gated)) // 4
     threads = across * down
     block = _Block(schedule, gated, across, down)
     text = render_template(
@@ -37,9 +36,6 @@ def render_tiled(problem: Problem, schedule: Tiled, facts: DeviceFacts) -> tuple
             "ROW_TILES": row_tiles,
             "COLUMN_TILES": column_tiles,
             "TILES": count,
-            "PART_QUADS": tiles,
-            "STAGE_QUADS": schedule.workgroup_memory(gated) // 16,
-            "BLOCK_QUADS": len(block.sums),
         },
         {
             "a_rows": a == "rows",
@@ -54,7 +50,10 @@ def render_tiled(problem: Problem, schedule: Tiled, facts: DeviceFacts) -> tuple
         },
         {
             "operands": operands(problem, a=a, b=b, step=schedule.step * schedule.parts),
-            "sums": lines([f"var {name} = vec4<f32>();" for name in block.sums], 4),
+            "slots": lines(block.slots() + [f"var {name} = vec4<f32>();" for name in block.sums], 4),
+            "first_fetch": lines([f"var {line}" for line in block.fetch()], 4),
+            "fetch": lines(block.fetch(), 12),
+            "put": lines(block.put(), 8),
             "products": lines(block.products(), 8),
             **({"give": lines(block.give(), 8), "take": lines(block.take(), 8)} if schedule.parts > 1 else {}),
             "stores": lines(block.stores(), 4),
@@ -75,30 +74,60 @@ class _Block:
             f"{kind}_{r}_{c}" for kind in self.kinds for r in range(schedule.thread_rows) for c in self.column_groups
         ]
 
+        threads = across * down
+        self.a_slots = range(schedule.step * schedule.rows // 4 // threads)
+        self.b_slots = range(schedule.step * schedule.columns // 4 // threads)
+
+    def slots(self) -> list[str]:
+        """Which quads of the tiles this thread brings in."""
+        statements = [f"let a_slot_{i} = a_slot(thread + {i}u * THREADS, place.a, first_row);" for i in self.a_slots]
+        return statements + [
+            f"let b_slot_{i} = b_slot(thread + {i}u * THREADS, place.b, first_column);" for i in self.b_slots
+        ]
+
+    def fetch(self) -> list[str]:
+        """Loads this thread's quads into registers."""
+        statements = [f"a_{i} = a_fetch(a_slot_{i}, k);" for i in self.a_slots]
+        statements += [f"b_{i} = b_fetch(b_slot_{i}, 0u, k);" for i in self.b_slots]
+        if "up" in self.kinds:
+            statements += [f"c_{i} = b_fetch(b_slot_{i}, GATE, k);" for i in self.b_slots]
+        return statements
+
+    def put(self) -> list[str]:
+        """Moves them to workgroup memory."""
+        statements = [f"a_put(a_slot_{i}, part, a_{i});" for i in self.a_slots]
+        statements += [f"b_put(b_slot_{i}, part, b_{i});" for i in self.b_slots]
+        if "up" in self.kinds:
+            statements += [f"up_put(b_slot_{i}, part, c_{i});" for i in self.b_slots]
+        return statements
+
     def products(self) -> list[str]:
         """One multiplication of a column of rows by a row of columns for each step along k."""
         statements = []
-        for step in range(self.schedule.step):
-            a = f"a_tile + {step * self.schedule.rows // 4}u"
+        whole = self.schedule.unroll == self.schedule.step
+        if not whole:
+            statements.append(f"for (var first_step = 0u; first_step < STEP; first_step += {self.schedule.unroll}u) {{")
+        for unrolled in range(self.schedule.unroll):
+            step = unrolled if whole else f"first_step + {unrolled}u"
             statements.append("{")
-            statements += [f"let rows_{g} = stage[{a} + {g * self.down}u + y];" for g in self.row_groups]
+            statements += [f"let rows_{g} = a_tile[part][{step}][{g * self.down}u + y];" for g in self.row_groups]
             for kind in self.kinds:
-                b = f"b_tile + {step * self.schedule.columns // 4}u" + (" + B_QUADS" if kind == "up" else "")
+                tile = "b_tile" if kind == "sum" else "up_tile"
                 for c in self.column_groups:
-                    statements.append(f"let {kind}_columns_{c} = stage[{b} + {c * self.across}u + x];")
+                    columns = f"{kind}_columns_{c}"
+                    statements.append(f"let {columns} = {tile}[part][{step}][{c * self.across}u + x];")
                     for r in range(self.schedule.thread_rows):
-                        row = f"rows_{r // 4}.{'xyzw'[r % 4]}"
-                        statements.append(f"{kind}_{r}_{c} += {row} * {kind}_columns_{c};")
+                        statements.append(f"{kind}_{r}_{c} += rows_{r // 4}.{'xyzw'[r % 4]} * {columns};")
             statements.append("}")
-        return statements
+        return statements if whole else [*statements, "}"]
 
     def give(self) -> list[str]:
         """Puts the results where the first part finds them."""
-        return [f"stage[mine + {i}u * THREADS] = {name};" for i, name in enumerate(self.sums)]
+        return [f"give(thread + {i}u * THREADS, {name});" for i, name in enumerate(self.sums)]
 
     def take(self) -> list[str]:
         """Adds the results of another part."""
-        return [f"{name} += stage[theirs + {i}u * THREADS];" for i, name in enumerate(self.sums)]
+        return [f"{name} += given(thread + {i}u * THREADS);" for i, name in enumerate(self.sums)]
 
     def stores(self) -> list[str]:
         """Stores the block, as far as it lies within the output."""

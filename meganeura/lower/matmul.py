@@ -9,13 +9,13 @@ workgroup memory, for GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from meganeura.errors import LimitError
 from meganeura.facts import DeviceFacts
 from meganeura.ir.op import Op
-from meganeura.ir.types import TensorType
+from meganeura.ir.types import DType, TensorType
 from meganeura.lower.matmul_problem import Problem, problem_of
 from meganeura.lower.schedule import Kernel, Operand
 from meganeura.options import CompileOptions
@@ -73,6 +73,7 @@ class Tiled:
         rows, columns: of the output tile. step: length of the tiles along k.
         thread_rows, thread_columns: of a thread's block; multiples of 4.
         parts: groups of threads that share the sums along k and add up at the end.
+        unroll: steps along k written out one after another; divides `step`.
     """
 
     name: ClassVar[str] = "tiled"
@@ -82,6 +83,7 @@ class Tiled:
     thread_columns: int
     step: int = 16
     parts: int = 1
+    unroll: int = 16
 
     @property
     def threads(self) -> int:
@@ -89,9 +91,8 @@ class Tiled:
         return self.rows // self.thread_rows * (self.columns // self.thread_columns) * self.parts
 
     def workgroup_memory(self, gated: bool) -> int:
-        """Bytes of the tiles, or of the partial results that later lie in their place."""
-        tiles = self.parts * self.step * (self.rows + self.columns * (1 + gated)) * 4
-        return max(tiles, self.rows * self.columns * (1 + gated) * 4 * (self.parts - 1))
+        """Bytes of the tiles of all parts."""
+        return self.parts * self.step * (self.rows + self.columns * (1 + gated)) * 4
 
 
 Schedule = Simple | Vector | Blocked | Tiled
@@ -182,10 +183,16 @@ def _vector(problem: Problem, facts: DeviceFacts) -> Schedule | None:
         # Loads of a are shared by the columns, sums and gated pairs fill the registers.
         columns = max(1, 16 // problem.m // (1 if problem.gate is None else 2))
         return Vector(team, teams, min(8, columns), subgroups)
-    team = lanes if subgroups else 32
-    teams = max(1, min(4, facts.limits.max_invocations // team))
-    schedule = Vector(team, teams, 1, subgroups)
-    return schedule if schedule.workgroup_memory <= facts.limits.max_workgroup_memory else None
+    # Few columns: one small workgroup each, so that all of the device takes part. Many: several to a workgroup,
+    # because there are only so many workgroups in flight.
+    many = problem.n * problem.batches >= _MANY_COLUMNS
+    team, teams = (lanes, 4 if many else 1) if subgroups else (32, 2) if many else (64, 1)
+    columns = 2 if many and problem.b.dtype is DType.F16 and problem.m == 1 else 1
+    schedule = Vector(team, teams, columns, subgroups)
+    fits = team * teams <= facts.limits.max_invocations and (
+        schedule.workgroup_memory <= facts.limits.max_workgroup_memory
+    )
+    return schedule if fits else None
 
 
 def _blocked(problem: Problem, facts: DeviceFacts) -> Schedule | None:
@@ -221,11 +228,13 @@ def _tiled(problem: Problem, facts: DeviceFacts) -> Schedule | None:
         return None
 
     def cost(tile: Tiled) -> float:
-        blocks = -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.batches
-        waves = max(1.0, blocks / _BUSY_TILES)
-        return waves * tile.rows * tile.columns / tile.parts * _TILE_COST[tile]
+        alone, busy = _TILES[tile]
+        tiles = -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.batches
+        return max(alone, busy * tiles / _UNITS)
 
-    return min(legal, key=cost)
+    best = min(legal, key=cost)
+    # A software adapter gains nothing by long bodies, which its compiler takes seconds for.
+    return replace(best, unroll=2) if facts.is_cpu else best
 
 
 def _fits(tile: Tiled, problem: Problem, facts: DeviceFacts) -> bool:
@@ -236,6 +245,10 @@ def _fits(tile: Tiled, problem: Problem, facts: DeviceFacts) -> bool:
         tile.threads <= min(limits.max_invocations, limits.max_workgroup_size[0])
         and tile.workgroup_memory(gated) <= limits.max_workgroup_memory
         and registers <= 64
+        # Results travel between the parts where the tiles of a lie.
+        and (tile.parts == 1 or tile.columns * (1 + gated) <= tile.parts * tile.step)
+        # Every thread brings in as many quads of each tile as the others.
+        and not any(tile.step * side // 4 % (tile.threads // tile.parts) for side in (tile.rows, tile.columns))
     )
 
 
@@ -248,17 +261,22 @@ SCHEDULES: dict[str, Callable[[Problem, DeviceFacts], Schedule | None]] = {
 """Per schedule name, its parameters for a problem on a device, or None where it is not possible."""
 
 _VECTOR_ROWS = 16
+_MANY_COLUMNS = 8192
 _BLOCK_ROWS = 40
 _BUSY_BLOCKS = 8
-_BUSY_TILES = 132
-_TILE_COST = {
-    Tiled(128, 128, 8, 8): 1.0,
-    Tiled(64, 64, 8, 4): 1.3,
-    Tiled(64, 64, 4, 4): 1.4,
-    Tiled(32, 32, 4, 4, parts=4): 3.0,
-    Tiled(32, 32, 4, 4): 2.0,
+_UNITS = 132
+_TILES = {
+    Tiled(128, 128, 8, 8): (135.0, 106.0),
+    Tiled(128, 64, 8, 8): (75.0, 68.0),
+    Tiled(64, 64, 8, 8): (58.0, 30.0),
+    Tiled(64, 64, 8, 4): (51.0, 38.0),
+    Tiled(64, 64, 4, 4): (52.0, 39.0),
+    Tiled(32, 32, 4, 4): (29.0, 12.0),
+    Tiled(32, 32, 4, 4, parts=4): (22.0, 18.0),
+    Tiled(16, 16, 4, 4, parts=8): (16.0, 12.0),
 }
-_TILES = tuple(_TILE_COST)
+"""Tiles, and what a step along k costs in ns when a tile has a multiprocessor for itself, and when all are
+busy: measured on a GPU of 132 multiprocessors."""
 
 
 def _choose(problem: Problem, facts: DeviceFacts) -> tuple[Problem, Schedule | None]:

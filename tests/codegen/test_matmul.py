@@ -156,7 +156,7 @@ def test_folded_grid(device: Device) -> None:
 
 @pytest.mark.parametrize(
     "tile",
-    [Tiled(32, 32, 4, 4, parts=4), Tiled(64, 64, 8, 4), Tiled(128, 128, 8, 8), Tiled(32, 64, 4, 8, parts=2)],
+    [Tiled(32, 32, 4, 4, parts=4), Tiled(64, 64, 8, 4), Tiled(128, 128, 8, 8), Tiled(32, 32, 4, 8, parts=2)],
     ids=str,
 )
 def test_tiles(device: Device, tile: Tiled) -> None:
