@@ -25,6 +25,7 @@ from meganeura.runtime.adapters import (
 from meganeura.runtime.recording import PublicCommands, commands_for
 
 _SUBGROUP_SHADER = "subgroup_size"
+_NVIDIA = 0x10DE
 
 
 class Device:
@@ -88,6 +89,9 @@ class Device:
         least, most = (int(self.adapter.info.get(f"stackgroup_{end}_size", 0)) for end in ("min", "max"))
         if least == most and least > 0:
             return least
+        if self.adapter.info.get("vendor_id") == _NVIDIA:
+            # wgpu 0.32 reports the specification's range for every adapter; here it has always been a warp.
+            return 32
         if self.adapter.info["backend_type"] != "Metal" and adapter_kind(self.adapter) != "cpu":
             # The driver picks a size for each kernel: nothing can be built on it.
             return 0
