@@ -56,9 +56,7 @@ class Annotator:
         rows = self._engine.freeze()
         ids = class_ids(self._engine, rows)
         self.terms = sum(len(rows[name]) for name in self._schema)
-        fresh = [
-            (made, row) for name, made in self._schema.items() for row in rows[name] if row.output not in ids
-        ]
+        fresh = [(made, row) for name, made in self._schema.items() for row in rows[name] if row.output not in ids]
         before = self._next
         while fresh:
             fresh = self._name_classes(fresh, ids, rows)

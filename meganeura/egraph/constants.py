@@ -14,7 +14,21 @@ from meganeura.ir.op import Op, sizeof
 from meganeura.ir.types import TensorType, ValueType
 from meganeura.reference import round_to, widen
 
-_MASK_READERS = ("add", "sub", "mul", "where", "cast", "and", "or", "not", "less", "less_equal", "equal", "expand", "gather")
+_MASK_READERS = (
+    "add",
+    "sub",
+    "mul",
+    "where",
+    "cast",
+    "and",
+    "or",
+    "not",
+    "less",
+    "less_equal",
+    "equal",
+    "expand",
+    "gather",
+)
 
 
 class Constants:

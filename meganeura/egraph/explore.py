@@ -27,6 +27,7 @@ from meganeura.options import CompileOptions
 if TYPE_CHECKING:
     from meganeura.egraph.engine import Engine
 
+
 @dataclass(frozen=True)
 class Exploration:
     """A graph and all that the rules found equal to its values.

@@ -155,9 +155,7 @@ def _marked(actions: list[Sexpr], vocabulary: Vocabulary) -> Atom | None:
     return None
 
 
-def _commands(
-    body: list[Sexpr], actions: list[Sexpr], vocabulary: Vocabulary, name: str, ruleset: str
-) -> list[str]:
+def _commands(body: list[Sexpr], actions: list[Sexpr], vocabulary: Vocabulary, name: str, ruleset: str) -> list[str]:
     pattern = _Pattern(vocabulary)
     for fact in body:
         pattern.fact(fact)

@@ -95,7 +95,9 @@ def encoder(layers: int, batch: int, rows: int, heads: int = 2, width: int = 4, 
         )
         scores = (q @ k.transpose(0, 1, 3, 2)) / math.sqrt(width) + mask
         mixed = build.merge_heads(softmax(g, scores) @ v) @ weight(g, wide, wide, seed=seed + 8)
-        x = layer_norm(g, x + mixed + weight(g, wide, seed=seed + 9), *(weight(g, wide, seed=seed + i) for i in (10, 11)))
+        x = layer_norm(
+            g, x + mixed + weight(g, wide, seed=seed + 9), *(weight(g, wide, seed=seed + i) for i in (10, 11))
+        )
         h = x @ weight(g, wide, 2 * wide, seed=seed + 12) + weight(g, 2 * wide, seed=seed + 13)
         h = h * 0.5 * (1.0 + g.apply("erf", h / math.sqrt(2)))
         x = x + (h @ weight(g, 2 * wide, wide, seed=seed + 14) + weight(g, wide, seed=seed + 15))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meganeura.egraph import RuleBook, SearchReport, load_rules, optimize
@@ -86,7 +86,7 @@ def check_every_term(graph: Graph, inputs: dict[str, np.ndarray], options: Compi
     return count
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.integers(0, 10_000), st.integers(2, 10))
 def test_random_graphs_term_by_term(seed: int, steps: int) -> None:
     grower = Grower(seed)
@@ -95,7 +95,7 @@ def test_random_graphs_term_by_term(seed: int, steps: int) -> None:
         check_every_term(graph, grower.inputs())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.integers(10_001, 20_000), st.integers(2, 12))
 def test_random_graphs_as_extracted(seed: int, steps: int) -> None:
     grower = Grower(seed)

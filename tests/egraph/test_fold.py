@@ -11,7 +11,7 @@ from meganeura.reference import evaluate
 from tests.egraph.support import ops
 
 
-def weight(g: Graph, name: str, *shape: int, loads: list[str] | None = None):  # noqa: ANN201
+def weight(g: Graph, name: str, *shape: int, loads: list[str] | None = None):
     """A constant that notes when it is loaded."""
 
     def load() -> np.ndarray:
@@ -87,7 +87,7 @@ def test_derived_constants_know_their_derivation_and_evaluate_alike() -> None:
         assert got.dtype == want.dtype and np.array_equal(got, want), name
 
 
-def test_lazy_and_eager_folding_agree(monkeypatch) -> None:  # noqa: ANN001
+def test_lazy_and_eager_folding_agree(monkeypatch) -> None:
     g = Graph()
     g.output("y", g.apply("tanh", weight(g, "a", 8, 8) @ weight(g, "b", 8, 8)))
     eager = evaluate(fold(g), {})["y"]

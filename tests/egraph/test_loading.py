@@ -18,7 +18,7 @@ from tests.egraph.support import book, ops, rule, search
 def small() -> Graph:
     graph = Graph()
     x = graph.input("x", (2, 3))
-    graph.output("y", -(-x))
+    graph.output("y", graph.apply("neg", -x))
     return graph
 
 
@@ -35,7 +35,7 @@ def test_every_rule_of_the_package_loads() -> None:
         ("(rewrite (Neg x) x :when ((is-constant x x)))", "is-constant takes 1"),
         ("(rewrite (Neg x) x :when ((no-such-fact x)))", "no-such-fact"),
         ("(rewrite (Neg x) x :because (x))", ":because is not understood"),
-        ('(rewrite (Neg x) (Cast 3 x))', "test.egg:1"),
+        ("(rewrite (Neg x) (Cast 3 x))", "test.egg:1"),
         ("(rule ((= e (Neg x))) union)", "needs facts and actions"),
         ("(rewrite (Neg x))", "incomplete"),
     ],

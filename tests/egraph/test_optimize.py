@@ -21,7 +21,9 @@ from meganeura.options import CompileOptions, SearchLimits
 from tests.egraph.support import CPU, assert_same, book, ops, rule, search
 
 COMMUTE = rule("commute", "(rewrite (Add a b) (Add b a))")
-ALPHA = rule("alpha", "(rewrite (Mul (MatMul ta tb alpha a b) s) (MatMul ta tb (* alpha c) a b) :when ((= c (splat s))))")
+ALPHA = rule(
+    "alpha", "(rewrite (Mul (MatMul ta tb alpha a b) s) (MatMul ta tb (* alpha c) a b) :when ((= c (splat s))))"
+)
 BIAS = rule(
     "bias",
     '(rewrite (Add p c) (FusedMatMul3 ta tb alpha true "none" false a b c)'
@@ -87,11 +89,14 @@ def test_two_constants_in_a_class_are_an_alarm() -> None:
     g = Graph()
     g.output("y", g.apply("abs", g.input("x", ())) + 2.0)
     with pytest.raises(RuleError, match=r"holds two constants, 2\.0 and 3\.0") as caught:
-        search(g, rule("bad", '(rule ((= e (Full 2.0 t s))) ((union e (Full 3.0 t s))))'))
+        search(g, rule("bad", "(rule ((= e (Full 2.0 t s))) ((union e (Full 3.0 t s))))"))
     assert caught.value.source == "bad"
     with pytest.raises(RuleError, match="holds two constants"):
-        search(g, rule("bad", '(rewrite (Add (Abs x) c) (Full 1.0 "f32" (vec-empty)))', "a"),
-               rule("worse", '(rewrite (Add (Abs x) c) (Full 2.0 "f32" (vec-empty)))', "b"))
+        search(
+            g,
+            rule("bad", '(rewrite (Add (Abs x) c) (Full 1.0 "f32" (vec-empty)))', "a"),
+            rule("worse", '(rewrite (Add (Abs x) c) (Full 2.0 "f32" (vec-empty)))', "b"),
+        )
 
 
 def test_two_shapes_or_dtypes_in_a_class_are_an_alarm() -> None:
@@ -122,6 +127,7 @@ def test_symbolic_dimensions_are_refused() -> None:
 
 
 # ---- limits -----------------------------------------------------------------------------------------
+
 
 def endless() -> tuple[Graph, str]:
     g = Graph()
