@@ -178,6 +178,12 @@ fn remainder_f32(a: f32, b: f32) -> f32 {
     return select(rest, -rest, a < 0.0);
 }
 
+// Devices may divide by multiplying with the reciprocal, which is flushed to zero for the largest divisors.
+fn divide_f32(a: f32, b: f32) -> f32 {
+    let scale = select(1.0, 5.9604645e-8, abs(b) > 1e37);
+    return (a * scale) / (b * scale);
+}
+
 // Integer division truncates; by zero it gives a, and the least integer by -1 wraps to itself.
 fn divide_i32(a: i32, b: i32) -> i32 {
     let trap = b == 0 || (b == -1 && a == bitcast<i32>(0x80000000u));

@@ -47,7 +47,7 @@ _BINARY: dict[str, str | dict[DType, str]] = {
     "add": dict.fromkeys((F32, I32, U32), "({a} + {b})"),
     "sub": dict.fromkeys((F32, I32, U32), "({a} - {b})"),
     "mul": dict.fromkeys((F32, I32, U32), "({a} * {b})"),
-    "div": {F32: "({a} / {b})", I32: "divide_i32({a}, {b})", U32: "divide_u32({a}, {b})"},
+    "div": {F32: "divide_f32({a}, {b})", I32: "divide_i32({a}, {b})", U32: "divide_u32({a}, {b})"},
     "mod": {F32: "remainder_f32({a}, {b})", I32: "remainder_i32({a}, {b})", U32: "remainder_u32({a}, {b})"},
     "pow": "power({a}, {b})",
     "maximum": {F32: "larger({a}, {b})", I32: "max({a}, {b})", U32: "max({a}, {b})"},

@@ -266,17 +266,17 @@ _BLOCK_ROWS = 40
 _BUSY_BLOCKS = 8
 _UNITS = 132
 _TILES = {
-    Tiled(128, 128, 8, 8): (135.0, 106.0),
-    Tiled(128, 64, 8, 8): (75.0, 68.0),
-    Tiled(64, 64, 8, 8): (58.0, 30.0),
-    Tiled(64, 64, 8, 4): (51.0, 38.0),
-    Tiled(64, 64, 4, 4): (52.0, 39.0),
-    Tiled(32, 32, 4, 4): (29.0, 12.0),
-    Tiled(32, 32, 4, 4, parts=4): (22.0, 18.0),
-    Tiled(16, 16, 4, 4, parts=8): (16.0, 12.0),
+    Tiled(128, 128, 8, 8): (105.0, 96.0),
+    Tiled(128, 64, 8, 8): (62.0, 66.0),
+    Tiled(64, 64, 8, 8): (58.0, 26.0),
+    Tiled(64, 64, 8, 4): (39.0, 30.0),
+    Tiled(64, 64, 4, 4): (41.0, 36.0),
+    Tiled(32, 32, 4, 4): (23.0, 13.2),
+    Tiled(32, 32, 4, 4, parts=2): (18.6, 14.2),
+    Tiled(32, 32, 8, 4, parts=4): (18.0, 15.0),
 }
 """Tiles, and what a step along k costs in ns when a tile has a multiprocessor for itself, and when all are
-busy: measured on a GPU of 132 multiprocessors."""
+busy: measured on a GPU of 132 multiprocessors (docs/benchmarks/matmul.md)."""
 
 
 def _choose(problem: Problem, facts: DeviceFacts) -> tuple[Problem, Schedule | None]:
