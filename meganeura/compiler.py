@@ -77,9 +77,7 @@ class CompiledProgram:
         else:
             self.graph = self._timed("optimize", source.decompose)
         observe("optimize", validate(self.graph, "optimize"))
-        plan: Plan = self._timed(
-            "lower", lambda: lower(self.graph, facts, options, fuse=options.optimize, rules=rules)
-        )
+        plan: Plan = self._timed("lower", lambda: lower(self.graph, facts, options, fuse=options.optimize, rules=rules))
         observe("lower", plan)
         self.program: Program = self._timed("codegen", lambda: generate(plan, facts))
         observe("codegen", self.program)
@@ -99,7 +97,8 @@ class CompiledProgram:
             if self._session is None:
                 raise InputError("this program was compiled without a device", remedy="pass a device to compile()")
             session = self._session()
-            self._bound = self._timed("build", lambda: BoundProgram(session, self.program))
+            bound: BoundProgram = self._timed("build", lambda: BoundProgram(session, self.program))
+            self._bound = bound
         return self._bound
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -199,7 +198,9 @@ def dims_from(types: Mapping[str, TensorType], inputs: Mapping[str, Any]) -> dic
         shape = getattr(inputs[name], "shape", None)
         shape = tuple(np.asarray(inputs[name]).shape) if shape is None else tuple(shape)
         if len(shape) != kind.rank:
-            raise InputError(f"input {name!r} has rank {len(shape)}", source=name, shapes=f"{list(shape)}, expected {kind}")
+            raise InputError(
+                f"input {name!r} has rank {len(shape)}", source=name, shapes=f"{list(shape)}, expected {kind}"
+            )
         for dim, have in zip(kind.shape, shape, strict=True):
             if isinstance(dim, SymDim) and len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.symbols()) == 1:
                 symbol = next(iter(dim.symbols()))

@@ -101,7 +101,7 @@ def kernel_reports(program: Program) -> tuple[KernelReport, ...]:
 def memory_report(program: Program) -> dict[str, int]:
     """Planned bytes by buffer role."""
     plan = program.plan
-    result = dict.fromkeys(("input", "output", "state", "constant", "temp"), 0)
+    result: dict[str, int] = dict.fromkeys(("input", "output", "state", "constant", "temp"), 0)
     for buffer in plan.buffers:
         result[buffer.role] += buffer.nbytes
     result["temp_without_reuse"] = plan.temp_bytes_without_reuse

@@ -177,7 +177,7 @@ class _Body:
 
     def _concat(self, node: Node, operands: Sequence[Node], at: tuple[Index, ...]) -> str:
         axis = node.op.axis  # type: ignore[attr-defined]
-        sizes = [int(o.tensor_type.shape[axis]) for o in operands]  # type: ignore[arg-type]
+        sizes = [o.tensor_type.dims[axis] for o in operands]
         along = self._index(at[axis])
         name = self._name("v")
         self._line(f"var {name}: {register_type(node.tensor_type.dtype)};")
@@ -201,7 +201,7 @@ class _Body:
     def _pad(self, node: Node, operand: Node, at: tuple[Index, ...]) -> str:
         op = node.op
         name = self._name("v")
-        shape = [int(d) for d in operand.tensor_type.shape]  # type: ignore[arg-type]
+        shape = list(operand.tensor_type.dims)
         fill = literal_expression(op.value, node.tensor_type.dtype)  # type: ignore[attr-defined]
         self._line(f"var {name}: {register_type(node.tensor_type.dtype)} = {fill};")
         tests, inner = [], list(at)
@@ -220,7 +220,7 @@ class _Body:
     def _gather(self, node: Node, operands: Sequence[Node], at: tuple[Index, ...]) -> str:
         axis = node.op.axis  # type: ignore[attr-defined]
         data, indices = operands
-        length = int(data.tensor_type.shape[axis])  # type: ignore[arg-type]
+        length = data.tensor_type.dims[axis]
         whole = node.op.name == "gather_elements"
         taken = at if whole else at[axis : axis + indices.tensor_type.rank]
         raw = self._value(indices, taken)
@@ -248,9 +248,9 @@ def _broadcast(at: tuple[Index, ...], operand: Node) -> tuple[Index, ...]:
 def _moved(node: Node, operand: Node, at: tuple[Index, ...]) -> tuple[Index, ...]:
     """Coordinates in the operand of a view op for coordinates in its result."""
     op = node.op
-    shape = [int(d) for d in operand.tensor_type.shape]  # type: ignore[arg-type]
+    shape = list(operand.tensor_type.dims)
     if op.name == "reshape":
-        return coordinates_of(linear(at, [int(d) for d in node.tensor_type.shape]), shape)  # type: ignore[arg-type]
+        return coordinates_of(linear(at, node.tensor_type.dims), shape)
     if op.name == "transpose":
         place = {p: at[i] for i, p in enumerate(op.perm)}  # type: ignore[attr-defined]
         return tuple(place[axis] for axis in range(len(shape)))

@@ -3,7 +3,8 @@
 A template is a WGSL file that a person can read. Three constructs specialise it:
 
 - `const NAME: u32 = 8u;` and `alias NAME = f32;`: the value is replaced when a parameter of that name is given;
-- `// #if flag` ... `// #else` ... `// #endif`: kept or dropped; flags not given are false; may nest; `// #if !flag` negates;
+- `// #if flag` ... `// #else` ... `// #endif`: kept or dropped; flags not given are false; may nest;
+  `// #if !flag` negates;
 - `// #replace name` ... `// #end`: the lines between are replaced when code of that name is given.
 
 Rendered with no parameters at all a template is valid WGSL (checked by a test).
@@ -19,7 +20,9 @@ from typing import Any
 from meganeura.errors import MeganeuraError
 from meganeura.resources import resource_dir
 
-_PARAMETER = re.compile(r"^(?P<head>\s*(?:const|alias)\s+(?P<name>\w+)\s*(?::\s*(?P<type>\w+))?\s*=\s*)(?P<value>[^;]+);")
+_PARAMETER = re.compile(
+    r"^(?P<head>\s*(?:const|alias)\s+(?P<name>\w+)\s*(?::\s*(?P<type>\w+))?\s*=\s*)(?P<value>[^;]+);"
+)
 
 
 @cache

@@ -145,6 +145,13 @@ def bind_shape(shape: Shape, dims: Mapping[str, int]) -> Shape:
     return tuple(dim.bind(dims) if isinstance(dim, SymDim) else dim for dim in shape)
 
 
+def concrete(shape: Shape) -> tuple[int, ...]:
+    """A shape of ints only; raises GraphError while it has symbols."""
+    if symbols_of(shape):
+        raise GraphError(f"shape {shape} is not concrete", remedy="bind its symbols first")
+    return tuple(dim for dim in shape if isinstance(dim, int))
+
+
 def parse_dim(text: str) -> Dim:
     """Read a dimension as `repr` prints it: `3`, `batch`, `2*batch*seq+1`."""
     total: Dim = 0

@@ -279,7 +279,9 @@ class Graph:
         return _expand(self, op, operands, keep)
 
     def __repr__(self) -> str:
-        return f"<Graph {self.name!r}: {len(self.nodes)} nodes, {len(self._leaves)} leaves, {len(self.outputs)} outputs>"
+        return (
+            f"<Graph {self.name!r}: {len(self.nodes)} nodes, {len(self._leaves)} leaves, {len(self.outputs)} outputs>"
+        )
 
 
 def _expand(new: Graph, op: Op, operands: Sequence[Tensor], keep: Callable[[Op], bool]) -> Tensor:
@@ -424,7 +426,7 @@ class Tensor:
 
         return self.graph.apply("reshape", self, shape=complete_shape(self.shape, dims))
 
-    def transpose(self, *perm: int) -> Tensor:
+    def transpose(self, *perm: Any) -> Tensor:
         """Axes in the order `perm` (reversed when none is given)."""
         axes = perm[0] if len(perm) == 1 and isinstance(perm[0], tuple | list) else perm
         order = tuple(a % self.rank for a in axes) if axes else tuple(reversed(range(self.rank)))

@@ -8,6 +8,7 @@ graph, the text form and the e-graph schema can treat ops generically. Attribute
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from meganeura.errors import GraphError
-from meganeura.ir.dims import Dim, SymDim, bind_shape, size
+from meganeura.ir.dims import Dim, SymDim, bind_shape, concrete
 from meganeura.ir.types import TensorType, ValueType
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Op:
         """Operations and bytes of a kernel that computes this node alone."""
         outputs = (output,) if isinstance(output, TensorType) else output.items
         written = sum(o.nbytes for o in outputs)
-        elements = sum(int(size(o.shape)) for o in outputs)
+        elements = sum(sizeof(o.shape) for o in outputs)
         kind = "elementwise" if self.elementwise else "move"
         return Work(self.flops_per_element() * elements, sum(i.nbytes for i in inputs), written, kind)
 
@@ -133,7 +134,4 @@ class Op:
 
 def sizeof(dims: Sequence[Dim]) -> int:
     """Element count of a concrete shape as an int."""
-    count = size(dims)
-    if not isinstance(count, int):
-        raise GraphError(f"shape {tuple(dims)} is not concrete", remedy="bind its symbols first")
-    return count
+    return math.prod(concrete(tuple(dims)))

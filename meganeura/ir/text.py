@@ -68,7 +68,11 @@ def _value(value: Any) -> str:
 
 
 def _flat(array: np.ndarray) -> str:
-    return "[" + ", ".join(repr(item) for item in array.reshape(-1).tolist()).replace("True", "1").replace("False", "0") + "]"
+    return (
+        "["
+        + ", ".join(repr(item) for item in array.reshape(-1).tolist()).replace("True", "1").replace("False", "0")
+        + "]"
+    )
 
 
 def parse_graph(text: str, constants: Mapping[str, ConstantData] | None = None, source: str = "text") -> Graph:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meganeura.errors import GraphError
-from meganeura.ir.dims import Dim, Shape, bind_shape, size, symbols_of
+from meganeura.ir.dims import Dim, Shape, bind_shape, concrete, size, symbols_of
 
 
 class DType(enum.Enum):
@@ -81,6 +81,11 @@ class TensorType:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The shape as ints; raises GraphError while it has symbols."""
+        return concrete(self.shape)
 
     @property
     def size(self) -> Dim:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from meganeura.errors import DeviceError
 from meganeura.facts import DeviceFacts
 from meganeura.ir.graph import Graph, Node, Tensor
 from meganeura.ir.op import Kind, Op
 from meganeura.ir.types import DType, TensorType
 from meganeura.lower.families import has_kernel
 from meganeura.lower.pointwise import is_pointwise
-from meganeura.errors import DeviceError
 
 Rules = dict[int, tuple[str, ...]]
 
@@ -33,7 +33,7 @@ def legalize(graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ..
             result = new.expand_into(node.op, operands, lambda op: _keeps(op, facts))
         names = rules.get(node.id, ())
         if names:
-            carried.update({i: names for i in range(before, len(new.nodes))})
+            carried.update(dict.fromkeys(range(before, len(new.nodes)), names))
         return result
 
     return graph.rewrite(visit), carried

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from meganeura.facts import DeviceFacts
 from meganeura.ir.constants import ConstantData, cast_constant, transposed_constant
 from meganeura.ir.graph import Graph, Node
 from meganeura.ir.types import DType, TensorType
 from meganeura.lower.matmul import preferred_weight_layout
 from meganeura.lower.schedule import Layout, Operand
-from meganeura.facts import DeviceFacts
 from meganeura.options import CompileOptions
 
 _HALVED_FROM = 4096
@@ -45,7 +45,7 @@ class Place:
 def view_layout(node: Node, layout: Layout) -> Layout | None:
     """The layout of a view op's result from its operand's, or None where strides can't express it."""
     op = node.op
-    shape = tuple(int(d) for d in node.tensor_type.shape)  # type: ignore[arg-type]
+    shape = node.tensor_type.dims
     if op.name == "reshape":
         return layout.reshaped(shape)
     if op.name == "transpose":
@@ -77,7 +77,7 @@ class ConstantStore:
         return self._places[key]
 
     def _make(self, data: ConstantData) -> Place:
-        shape = tuple(int(d) for d in data.type.shape)  # type: ignore[arg-type]
+        shape = data.type.dims
         layout = Layout.contiguous(shape)
         stored = data
         if self._orders.get(data.key) == (1, 0):
@@ -101,7 +101,7 @@ class ConstantStore:
             data = ConstantData(key, kind, lambda: array)
             operand = Operand.contiguous(kind)
             self._places[key] = Place(Value("constant", operand.nbytes, key, data), operand)
-        shape = tuple(int(d) for d in node.tensor_type.shape)  # type: ignore[arg-type]
+        shape = node.tensor_type.dims
         return self._places[key].seen(Layout(shape, (0,) * len(shape)))
 
 

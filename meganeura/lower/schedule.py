@@ -119,7 +119,7 @@ class Operand:
     @staticmethod
     def contiguous(tensor_type: TensorType) -> Operand:
         """Row-major operand of a concrete type."""
-        return Operand(tensor_type.dtype, Layout.contiguous(tuple(int(d) for d in tensor_type.shape)))  # type: ignore[arg-type]
+        return Operand(tensor_type.dtype, Layout.contiguous(tensor_type.dims))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -127,13 +127,13 @@ IsNan = _define("IsNan", "is_nan", "True where x is NaN.", np.isnan, accepts="fl
 Add = _define("Add", "add", "a + b.", np.add, arity=2)
 Sub = _define("Sub", "sub", "a - b.", np.subtract, arity=2)
 Mul = _define("Mul", "mul", "a * b.", np.multiply, arity=2)
-Div = _define("Div", "div", "a / b; integers truncate.", _integer_or(np.divide, _truncated_division), arity=2, flops=4.0)
+Div = _define(
+    "Div", "div", "a / b; integers truncate.", _integer_or(np.divide, _truncated_division), arity=2, flops=4.0
+)
 Mod = _define(
     "Mod", "mod", "Remainder with the sign of a.", _integer_or(np.fmod, _truncated_remainder), arity=2, flops=4.0
 )
-Pow = _define(
-    "Pow", "pow", "a ** b for floats.", np.power, arity=2, accepts="float", flops=2 * _TRANSCENDENTAL
-)
+Pow = _define("Pow", "pow", "a ** b for floats.", np.power, arity=2, accepts="float", flops=2 * _TRANSCENDENTAL)
 Maximum = _define("Maximum", "maximum", "Larger of a and b; NaN wins.", np.maximum, arity=2)
 Minimum = _define("Minimum", "minimum", "Smaller of a and b; NaN wins.", np.minimum, arity=2)
 Equal = _define("Equal", "equal", "a == b.", np.equal, base=_Comparison, accepts="any")

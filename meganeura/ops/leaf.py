@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from meganeura.ir.dims import Shape
+from meganeura.ir.dims import Shape, concrete
 from meganeura.ir.op import Op, Work
 from meganeura.ir.types import DType, TensorType, TupleType, ValueType
 
@@ -70,7 +70,7 @@ class Full(_Leaf):
 
     def evaluate(self, inputs: Sequence[np.ndarray], output: ValueType) -> Any:
         kind = np.float64 if self.dtype.is_float else np.bool_ if self.dtype is DType.BOOL else np.int64
-        return np.full(self.shape, self.value, dtype=kind)
+        return np.full(concrete(self.shape), self.value, dtype=kind)
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,10 @@ class Iota(_Leaf):
         return TensorType(self.dtype, self.shape)
 
     def evaluate(self, inputs: Sequence[np.ndarray], output: ValueType) -> Any:
-        ramp = np.arange(self.shape[self.axis])
-        ramp = ramp.reshape([-1 if a == self.axis else 1 for a in range(len(self.shape))])
-        return np.broadcast_to(ramp.astype(np.float64 if self.dtype.is_float else np.int64), self.shape)
+        shape = concrete(self.shape)
+        ramp = np.arange(shape[self.axis])
+        ramp = ramp.reshape([-1 if a == self.axis else 1 for a in range(len(shape))])
+        return np.broadcast_to(ramp.astype(np.float64 if self.dtype.is_float else np.int64), shape)
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ class Reduction(Op):
             raise self.fail(f"does not take {x.dtype.value}", inputs)
         if not self.empty and any(x.shape[a] == 0 for a in self.axes):
             raise self.fail("reduces an empty axis and has no neutral value", inputs)
-        kept = [
-            1 if a in self.axes else d for a, d in enumerate(x.shape) if self.keepdims or a not in self.axes
-        ]
+        kept = [1 if a in self.axes else d for a, d in enumerate(x.shape) if self.keepdims or a not in self.axes]
         return TensorType(x.dtype, tuple(kept))
 
     def evaluate(self, inputs: Sequence[np.ndarray], output: ValueType) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from meganeura.errors import GraphError
-from meganeura.ir.dims import Dim, Shape, size
+from meganeura.ir.dims import Dim, Shape, concrete, size
 from meganeura.ir.op import Op, Work
 from meganeura.ir.types import TensorType, ValueType, broadcast_shapes
 
@@ -38,7 +38,7 @@ class Reshape(_Movement):
         return TensorType(x.dtype, self.shape)
 
     def evaluate(self, inputs: Sequence[np.ndarray], output: ValueType) -> Any:
-        return inputs[0].reshape(self.shape)
+        return inputs[0].reshape(concrete(self.shape))
 
     def work(self, inputs: Sequence[TensorType], output: ValueType) -> Work:
         return Work(0, 0, 0, "move")
@@ -79,7 +79,7 @@ class Expand(_Movement):
         return TensorType(x.dtype, self.shape)
 
     def evaluate(self, inputs: Sequence[np.ndarray], output: ValueType) -> Any:
-        return np.broadcast_to(inputs[0], self.shape)
+        return np.broadcast_to(inputs[0], concrete(self.shape))
 
 
 @dataclass(frozen=True)

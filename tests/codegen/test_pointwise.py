@@ -76,7 +76,9 @@ def test_joined_digits_of_a_reversed_index_keep_its_constant() -> None:
     assert linear(coordinates_of(reversed_index, (2, 2)), (2, 2)) == reversed_index
 
 
-def run_region(device: Device, region: Graph, arrays: dict[str, np.ndarray], operands: dict[str, Operand]) -> np.ndarray:
+def run_region(
+    device: Device, region: Graph, arrays: dict[str, np.ndarray], operands: dict[str, Operand]
+) -> np.ndarray:
     """Run a region on the device; `operands` says how each array lies in its buffer (given flat)."""
     names = list(region.inputs)
     kernel = pointwise_kernel(region.nodes[-1].op, tuple(operands[n] for n in names), region)
@@ -187,7 +189,10 @@ def test_strided_and_shifted_operands(device: Device) -> None:
     graph.output("out", a - b)
     flat = np.random.default_rng(1).normal(size=40).astype(np.float32)
     layouts = {"in0": Layout((4, 3), (1, 4), 5), "in1": Layout((4, 3), (0, 7), 2)}
-    arrays = {n: np.lib.stride_tricks.as_strided(flat[v.offset :], v.shape, [4 * s for s in v.strides]) for n, v in layouts.items()}
+    arrays = {
+        n: np.lib.stride_tricks.as_strided(flat[v.offset :], v.shape, [4 * s for s in v.strides])
+        for n, v in layouts.items()
+    }
     kinds = {n: Operand(graph.inputs[n].tensor_type.dtype, v) for n, v in layouts.items()}
     got = run_region(device, graph, {"in0": flat, "in1": flat}, kinds)
     np.testing.assert_allclose(got, arrays["in0"] - arrays["in1"], rtol=1e-6)
@@ -210,7 +215,12 @@ def test_random_chains(device: Device, data: st.DataObject) -> None:
             x = x.transpose(*data.draw(st.permutations(range(len(dims)))))
         elif kind == "slice":
             start = data.draw(st.integers(0, dims[axis] - 1))
-            x = x[tuple(slice(None) if a != axis else slice(start, None, data.draw(st.integers(1, 2))) for a in range(len(dims)))]
+            x = x[
+                tuple(
+                    slice(None) if a != axis else slice(start, None, data.draw(st.integers(1, 2)))
+                    for a in range(len(dims))
+                )
+            ]
         elif kind == "flip":
             x = graph.apply("flip", x, axes=(axis,))
         elif kind == "concat":
@@ -240,10 +250,13 @@ def test_every_elementwise_op_is_generated() -> None:
         accepted = 0
         for dtype in DType:
             kinds = [dtype] * counts if name != "where" else [DType.BOOL, dtype, dtype]
-            accepts = {"float": dtype.is_float, "number": dtype is not DType.BOOL, "bool": dtype is DType.BOOL, "any": True}
+            accepts = {
+                "float": dtype.is_float,
+                "number": dtype is not DType.BOOL,
+                "bool": dtype is DType.BOOL,
+                "any": True,
+            }
             if name == "where" or accepts[op_class.accepts]:  # type: ignore[attr-defined]
                 assert elementwise_expression(op, ["a", "b", "c"][:counts], kinds)
                 accepted += 1
         assert accepted, name
-
-

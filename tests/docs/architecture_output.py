@@ -1,6 +1,6 @@
 """Makes the real outputs in docs/architecture.md; run as a module to write them anew.
 
-    python -m tests.docs.architecture_output
+python -m tests.docs.architecture_output
 """
 
 from __future__ import annotations
@@ -116,9 +116,7 @@ def filled(document: str, blocks: dict[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]}\n```{match[3]}\n{blocks[match[2]]}\n```"
 
-    return re.sub(
-        r"(<!-- output: (\w+) -->)\n```(\w*)\n.*?^```$", replace, document, flags=re.DOTALL | re.MULTILINE
-    )
+    return re.sub(r"(<!-- output: (\w+) -->)\n```(\w*)\n.*?^```$", replace, document, flags=re.DOTALL | re.MULTILINE)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ def test_arithmetic_is_that_of_integers(steps: list[tuple[str, Dim]]) -> None:
     number = VALUES["batch"]
     for sign, other in steps:
         dim = dim + other if sign == "+" else dim - other if sign == "-" else dim * other
-        number = number + value(other) if sign == "+" else number - value(other) if sign == "-" else number * value(other)
+        number = (
+            number + value(other) if sign == "+" else number - value(other) if sign == "-" else number * value(other)
+        )
     assert value(dim) == number
     assert parse_dim(repr(dim)) == dim
 

@@ -23,7 +23,8 @@ def sample() -> Graph:
     y = mg.softmax(x @ weight, axis=-1)
     y = mg.where(flags, y, -np.inf)
     total, normal = (
-        g.apply("proj", g.apply("residual_rms_norm", y, y, g.constant(np.float32([2, 3]))), index=i) for i in (0, 1)
+        g.apply("proj", g.apply("residual_rms_norm", y, y, g.constant(np.array([2, 3], np.float32))), index=i)
+        for i in (0, 1)
     )
     g.output("y", total + normal.astype("f16").astype("f32"))
     g.output("seen", mg.sum(updated, axis=0))
@@ -44,7 +45,7 @@ def test_round_trip_keeps_everything() -> None:
     bits = [
         next(c for c in g.constants.values() if c.type.shape == (4, 2)).load().view(np.uint32) for g in (graph, again)
     ]
-    assert np.array_equal(*bits)
+    assert np.array_equal(bits[0], bits[1])
 
 
 def test_large_constants_are_named_only() -> None:

@@ -21,9 +21,7 @@ GUARD = 256
 
 @pytest.mark.parametrize("attention", ["literal", "direct"])
 @pytest.mark.parametrize("optimize", [True, False])
-def test_a_decoder_stays_inside_its_tensors(
-    device: mg.Device, tmp_path: Path, optimize: bool, attention: str
-) -> None:
+def test_a_decoder_stays_inside_its_tensors(device: mg.Device, tmp_path: Path, optimize: bool, attention: str) -> None:
     """Prefill of five tokens, then three steps, against the reference."""
     decoder = DecoderFile(write_tiny(tmp_path / "tiny.gguf"))
     options = mg.CompileOptions(optimize=optimize, guard_bytes=GUARD, poison=True, attention=attention)

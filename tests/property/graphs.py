@@ -210,7 +210,7 @@ def fused_matmul(g: Grower, name: str) -> Tensor:
 @maker("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 def reduction(g: Grower, name: str) -> Tensor:
     x = g.floats(1)
-    axes = tuple(sorted(set(int(a) for a in g.rng.integers(0, x.rank, size=2))))
+    axes = tuple(sorted({int(a) for a in g.rng.integers(0, x.rank, size=2)}))
     if name == "reduce_prod":
         x = mg.tanh(x)
     return g.graph.apply(name, x, axes=axes, keepdims=g.flag())
