@@ -39,6 +39,7 @@ fn store_one(place: Place, row: u32, column: u32, product: f32, up: f32) {
 const TEAM: u32 = 8u;           // lanes of a team; with subgroups a team is a subgroup
 const TEAMS: u32 = 1u;          // teams of a workgroup
 const COLUMNS: u32 = 1u;        // columns of a team
+const UNROLL: u32 = 1u;         // steps along k whose loads are under way together
 const COLUMN_BLOCKS: u32 = 1u;  // workgroups per batch entry
 const BLOCKS: u32 = 1u;         // workgroups over all batch entries
 
@@ -92,7 +93,15 @@ fn main(
     let column_0 = place.b + min(first_column, N - 1u) * B_COLUMN;
     var sum_0_0 = 0.0;
     // #end
-    for (var k = lane * 4u; k < K; k += TEAM * 4u) {
+    var k = lane * 4u;
+    // #if unrolled
+    for (; k + (UNROLL - 1u) * TEAM * 4u < K; k += UNROLL * TEAM * 4u) {
+        // #replace several
+        sum_0_0 += dot(a_quad(place.a, k), b_quad(column_0, k));
+        // #end
+    }
+    // #endif
+    for (; k < K; k += TEAM * 4u) {
         // #replace products
         let x_0 = a_quad(place.a, k);
         let w_0 = b_quad(column_0, k);

@@ -56,13 +56,21 @@ def _vector(problem: Problem, schedule: Vector, facts: DeviceFacts) -> tuple[int
     kinds = ("sum", "up") if gated else ("sum",)
     starts = [f"let column_{c} = place.b + min(first_column + {c}u, N - 1u) * B_COLUMN;" for c in columns]
     starts += [f"var {kind}_{r}_{c} = 0.0;" for kind in kinds for r in rows for c in columns]
-    products = [f"let x_{r} = a_quad(place.a + {r}u * A_ROW, k);" for r in rows]
-    for c in columns:
-        products.append(f"let w_{c} = b_quad(column_{c}, k);")
-        products += [f"sum_{r}_{c} += dot(x_{r}, w_{c});" for r in rows]
-        if gated:
-            products.append(f"let v_{c} = b_quad(column_{c} + GATE, k);")
-            products += [f"up_{r}_{c} += dot(x_{r}, v_{c});" for r in rows]
+
+    def products(step: int) -> list[str]:
+        at = f"k + {step}u * TEAM * 4u"
+        loads = [f"let x_{r}_{step} = a_quad(place.a + {r}u * A_ROW, {at});" for r in rows]
+        sums = []
+        for c in columns:
+            loads.append(f"let w_{c}_{step} = b_quad(column_{c}, {at});")
+            sums += [f"sum_{r}_{c} += dot(x_{r}_{step}, w_{c}_{step});" for r in rows]
+            if gated:
+                loads.append(f"let v_{c}_{step} = b_quad(column_{c} + GATE, {at});")
+                sums += [f"up_{r}_{c} += dot(x_{r}_{step}, v_{c}_{step});" for r in rows]
+        return loads + sums
+
+    several = [line for step in range(schedule.unroll) for line in products(step)]
+    several = sorted(several, key=lambda line: not line.startswith("let"))  # all loads first
     totals = []
     for r in rows:
         totals.append("{")
@@ -82,14 +90,20 @@ def _vector(problem: Problem, schedule: Vector, facts: DeviceFacts) -> tuple[int
             "TEAM": schedule.team,
             "TEAMS": schedule.teams,
             "COLUMNS": schedule.columns,
+            "UNROLL": schedule.unroll,
             "COLUMN_BLOCKS": blocks,
             "BLOCKS": count,
         },
-        {"subgroups": schedule.subgroups, "folded": count > facts.limits.max_workgroups},
+        {
+            "subgroups": schedule.subgroups,
+            "folded": count > facts.limits.max_workgroups,
+            "unrolled": schedule.unroll > 1,
+        },
         {
             "operands": operands(problem, singles=True, a=a, b=b, step=4),
             "starts": lines(starts, 4),
-            "products": lines(products, 8),
+            **({"several": lines(several, 8)} if schedule.unroll > 1 else {}),
+            "products": lines(products(0), 8),
             "totals": lines(totals, 4),
         },
     )

@@ -36,6 +36,7 @@ class Vector:
     Attributes:
         team: lanes of a team. teams: teams per workgroup. columns: columns per team.
         subgroups: a team is a subgroup, and sums its lanes without workgroup memory.
+        unroll: steps along k whose loads are under way together.
     """
 
     name: ClassVar[str] = "vector"
@@ -43,6 +44,7 @@ class Vector:
     teams: int
     columns: int
     subgroups: bool
+    unroll: int = 1
 
     @property
     def workgroup_memory(self) -> int:
@@ -188,7 +190,7 @@ def _vector(problem: Problem, facts: DeviceFacts) -> Schedule | None:
     many = problem.n * problem.batches >= _MANY_COLUMNS
     team, teams = (lanes, 4 if many else 1) if subgroups else (32, 2) if many else (64, 1)
     columns = 2 if many and problem.b.dtype is DType.F16 and problem.m == 1 else 1
-    schedule = Vector(team, teams, columns, subgroups)
+    schedule = Vector(team, teams, columns, subgroups, unroll=max(1, 4 // (problem.m * columns)))
     fits = team * teams <= facts.limits.max_invocations and (
         schedule.workgroup_memory <= facts.limits.max_workgroup_memory
     )

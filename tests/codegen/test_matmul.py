@@ -12,7 +12,7 @@ from meganeura.codegen.template import render_template
 from meganeura.errors import LimitError
 from meganeura.facts import DeviceFacts, Limits
 from meganeura.ir.types import F16, F32, I32, U32
-from meganeura.lower.matmul import SCHEDULES, Tiled, preferred_weight_layout
+from meganeura.lower.matmul import SCHEDULES, Tiled, Vector, preferred_weight_layout
 from meganeura.ops.matmul import FusedMatMul, GatedMatMul, MatMul
 from meganeura.runtime.device import Device
 from tests.codegen.matmul_support import GUARD, check, contiguous, kernel_of, placed, random
@@ -156,20 +156,23 @@ def test_folded_grid(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    "tile",
-    [Tiled(32, 32, 4, 4, parts=4), Tiled(64, 64, 8, 4), Tiled(128, 128, 8, 8), Tiled(32, 32, 4, 8, parts=2)],
+    "schedule",
+    [
+        Tiled(32, 32, 4, 4, parts=4),
+        Tiled(64, 64, 8, 4, unroll=4),
+        Tiled(128, 128, 8, 8, unroll=4),
+        Tiled(32, 32, 4, 8, parts=2),
+        Vector(8, 2, 3, False, unroll=4),
+        Vector(32, 4, 1, False, unroll=2),
+    ],
     ids=str,
 )
-def test_tiles(device: Device, tile: Tiled) -> None:
-    kernel = kernel_of(MatMul(), product(65, 70, 52), device.facts, "tiled", F32)
-    assert isinstance(kernel.schedule, Tiled)
-    wanted = replace(kernel, schedule=tile)
-    a, b = product(65, 70, 52)
-    (*_, result) = device.run(
-        render_matmul(wanted, device.facts),
-        [a.memory, b.memory, np.full((65, 70), np.nan, np.float32)],
-        guard=GUARD,
-    )
+def test_schedules_of_other_devices(device: Device, schedule: Tiled | Vector) -> None:
+    m, n, k = (65, 70, 52) if isinstance(schedule, Tiled) else (3, 70, 164)
+    a, b = product(m, n, k)
+    kernel = replace(kernel_of(MatMul(), [a, b], device.facts, "simple", F32), schedule=schedule)
+    poison = np.full((m, n), np.nan, np.float32)
+    (*_, result) = device.run(render_matmul(kernel, device.facts), [a.memory, b.memory, poison], guard=GUARD)
     np.testing.assert_allclose(result, a.values @ b.values, atol=1e-4)
 
 
