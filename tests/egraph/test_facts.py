@@ -144,6 +144,7 @@ def test_ramps_count_axes_from_the_end() -> None:
     assert ramp_facts(np.arange(3, 8)[:, None] + np.zeros((1, 2), int)) == [("ramp", (-2, 3))]
     assert ramp_facts(np.array([0, 2, 4])) == [] and ramp_facts(np.array([7])) == []
     assert ramp_facts(np.array([0.5, 1.5])) == []
+    assert ramp_facts(np.array([-np.inf, -np.inf, 0.0])) == [] and ramp_facts(np.array([np.nan, 1.0])) == []
 
 
 def test_other_constants() -> None:
