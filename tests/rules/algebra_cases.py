@@ -133,7 +133,7 @@ def wide_exponent(g: Graph) -> Tensor:
 @CASES.fires("negation")
 def all_negations(g: Graph) -> tuple[Tensor, ...]:
     x, y = x_of(g), x_of(g, name="y")
-    return 0.0 - x, build.exp(y * -1.0), -(-build.sin(y)), x + (-y), (-x) * y
+    return 0.0 - x, build.exp(y * -1.0), g.apply("neg", -build.sin(y)), x + (-y), (-x) * y
 
 
 @CASES.refuses("negation", "one minus x is no negation")

@@ -281,7 +281,9 @@ def causal_constants(g: Graph) -> tuple[Tensor, ...]:
 def causal_with_weak_fill(g: Graph) -> tuple[Tensor, ...]:
     q, k, v = operands(g)
     weak = g.constant(lowered(seen(offset=0), -1e9))
-    return build.softmax(product(q, k) + weak) @ v, build.softmax(build.where(g.constant(seen()), product(q, k), -1e9)) @ v
+    return build.softmax(product(q, k) + weak) @ v, build.softmax(
+        build.where(g.constant(seen()), product(q, k), -1e9)
+    ) @ v
 
 
 @CASES.refuses("causal-mask", "queries see later keys, or one row of the mask serves all queries")

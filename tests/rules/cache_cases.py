@@ -28,7 +28,9 @@ def repeat(t: Tensor, axis: int, times: int) -> Tensor:
 def tile(t: Tensor, times: int) -> Tensor:
     """All heads one after the other, `times` over: what grouped attention is not."""
     groups, rows, width = (int(d) for d in t.shape)  # type: ignore[arg-type]
-    return build.expand(t.reshape(1, groups, rows, width), (times, groups, rows, width)).reshape(times * groups, rows, width)
+    return build.expand(t.reshape(1, groups, rows, width), (times, groups, rows, width)).reshape(
+        times * groups, rows, width
+    )
 
 
 # ---- grouped heads ---------------------------------------------------------------------------------
@@ -124,9 +126,7 @@ def ramp(g: Graph, *shape: int, dtype: str = "i32") -> Tensor:
     return g.apply("iota", dtype=DType(dtype), shape=shape, axis=len(shape) - 1)
 
 
-def cached(
-    g: Graph, keep: Tensor, low: float = -1e30, heads: int = H, groups: int = H, dtype: str = "f32"
-) -> Tensor:
+def cached(g: Graph, keep: Tensor, low: float = -1e30, heads: int = H, groups: int = H, dtype: str = "f32") -> Tensor:
     """One query over caches that are written at p, masked by `keep`."""
     p = g[g.inputs["p"].id]
     caches = []
@@ -175,7 +175,9 @@ def reshaped_and_expanded(g: Graph) -> Tensor:
 @CASES.fires("cached-attention", finds=("cached_attention",), leaves=("softmax", "where"), inputs={"p": [3, 1]})
 def a_position_per_entry(g: Graph) -> Tensor:
     p = x_of(g, B, name="p", dtype="u32")
-    k, v = (g.apply("state_update", g.state(f"c{n}", (B, H, T, D)), x_of(g, B, H, 1, D, name=n), p, axis=2) for n in "kv")
+    k, v = (
+        g.apply("state_update", g.state(f"c{n}", (B, H, T, D)), x_of(g, B, H, 1, D, name=n), p, axis=2) for n in "kv"
+    )
     keep = ramp(g, T) <= p.astype("i32").reshape(B, 1, 1, 1)
     return build.softmax(build.where(keep, product(x_of(g, B, H, 1, D, name="q"), k), -math.inf)) @ v
 
@@ -209,7 +211,9 @@ def positions_by_head(g: Graph) -> Tensor:
     return build.softmax(build.where(keep, product(q, k), -1e30)) @ v
 
 
-@CASES.fires("cached-attention-masked", finds=("cached_attention",), leaves=("softmax", "and"), **AT_THREE, nan_may_vanish=True)
+@CASES.fires(
+    "cached-attention-masked", finds=("cached_attention",), leaves=("softmax", "and"), **AT_THREE, nan_may_vanish=True
+)
 def position_and_mask(g: Graph) -> Tensor:
     keep = ramp(g, T, dtype="u32") <= position(g)
     return cached(g, g.apply("and", keep, x_of(g, 1, T, name="c", dtype="bool")), low=-math.inf)

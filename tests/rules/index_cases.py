@@ -253,7 +253,9 @@ def rope_of_first_part(g: Graph) -> Tensor:
 @CASES.fires("rope-of-part", finds=("rope_dynamic",), leaves=("concat",), **POSITION)
 def rope_of_first_part_at_position(g: Graph) -> Tensor:
     x, p = x_of(g, 2, 1, 10), x_of(g, 1, name="p", dtype="u32")
-    return build.concat([turn_halves(x[..., :6], *(build.gather(t, p) for t in tables(g, 2000, 3))), x[..., 6:]], axis=-1)
+    return build.concat(
+        [turn_halves(x[..., :6], *(build.gather(t, p) for t in tables(g, 2000, 3))), x[..., 6:]], axis=-1
+    )
 
 
 @CASES.refuses("rope-of-part", "the rest comes first, or from another tensor")

@@ -7,7 +7,9 @@ from meganeura.ops import build
 from tests.rules.algebra_cases import x_of
 from tests.rules.support import Cases, constant
 
-CASES = Cases("commute", "algebra", "movement", "matmul", "softmax", "activation", "normalization", "epilogue", "packing")
+CASES = Cases(
+    "commute", "algebra", "movement", "matmul", "softmax", "activation", "normalization", "epilogue", "packing"
+)
 
 
 @CASES.fires("matmul-absorbs-transpose", leaves=("transpose",))

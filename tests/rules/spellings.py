@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,8 @@ from meganeura.ir import DType, Graph, Tensor
 from meganeura.ops import build
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "layout": ("rank2", "rank3", "rank4", "folded", "grouped5", "repeated", "repeated-rows-first", "gathered", "shared"),
+    "layout": ("rank2", "rank3", "rank4", "folded", "grouped5", "repeated", "repeated-rows-first", "gathered",
+        "shared"),
     "scale": ("scores*", "scores/", "q/", "k*", "both", "projection*", "none", "odd", "late-k"),
     "mask": (
         "none", "add", "add-left", "add-before-scale", "add-batch", "add-twice",
@@ -60,36 +61,32 @@ class Spelling:
         return _Builder(self.choice, self.scale, self.cap).graph
 
 
-def pairwise(choices: Mapping[str, Sequence[str]], allowed: object = None) -> list[dict[str, str]]:
+def pairwise(
+    choices: Mapping[str, Sequence[str]], fits: Callable[[Mapping[str, str]], bool] = lambda row: True
+) -> list[dict[str, str]]:
     """Rows in which every two choices of different kinds meet (greedy, deterministic).
 
     Args:
-        allowed: a predicate over rows; pairs that occur in no allowed row are left out.
+        fits: which rows make sense; pairs that occur in no such row are left out.
     """
-    fits = allowed if callable(allowed) else lambda row: True
     names = list(choices)
-    open_pairs = {
-        ((a, x), (b, y)) for a, b in itertools.combinations(names, 2) for x in choices[a] for y in choices[b]
-    }
+    missing = {((a, x), (b, y)) for a, b in itertools.combinations(names, 2) for x in choices[a] for y in choices[b]}
     rows = []
-    while open_pairs:
-        row = dict(min(open_pairs))
+    while missing:
+        row = dict(min(missing))
         for name in names:
-            if name in row:
-                continue
-
-            def gain(value: str, row: dict[str, str] = row, name: str = name) -> tuple[bool, int]:
-                trial = {**row, name: value}
-                met = sum(p in open_pairs or p[::-1] in open_pairs for p in itertools.combinations(trial.items(), 2))
-                return fits(trial), met
-
-            row[name] = max(choices[name], key=gain)
-        ordered = {name: row[name] for name in names}
-        met = {p for p in itertools.combinations(ordered.items(), 2)} & open_pairs
-        open_pairs -= met if met and fits(ordered) else {min(open_pairs)}
-        if fits(ordered):
-            rows.append(ordered)
+            if name not in row:
+                trials = [{**row, name: value} for value in choices[name]]
+                row = max(trials, key=lambda trial: (fits(trial), len(_pairs(trial, names) & missing)))
+        met = _pairs(row, names) & missing
+        missing -= met if met and fits(row) else {min(missing)}
+        if fits(row):
+            rows.append({name: row[name] for name in names})
     return rows
+
+
+def _pairs(row: Mapping[str, str], names: Sequence[str]) -> set[tuple[tuple[str, str], tuple[str, str]]]:
+    return set(itertools.combinations([(name, row[name]) for name in names if name in row], 2))
 
 
 def allowed(row: Mapping[str, str]) -> bool:

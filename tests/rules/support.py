@@ -34,7 +34,7 @@ def random_inputs(graph: Graph, given: Mapping[str, Any] | None = None, seed: in
     rng = np.random.default_rng(seed)
     values = {}
     for name, node in {**graph.inputs, **graph.states}.items():
-        kind, shape = node.tensor_type.dtype, node.tensor_type.shape
+        kind, shape = node.tensor_type.dtype, tuple(int(d) for d in node.tensor_type.shape)  # type: ignore[arg-type]
         if given and name in given:
             value = np.asarray(given[name])
         elif kind.is_float:

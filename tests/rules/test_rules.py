@@ -9,9 +9,11 @@ from tests.rules import (
     attention_cases,
     cache_cases,
     composite_cases,
+    guarded_cases,
     index_cases,
     matmul_cases,
     movement_cases,
+    normalization_cases,
 )
 from tests.rules.support import Case, Cases, book
 
@@ -19,10 +21,12 @@ MODULES = (
     algebra_cases,
     movement_cases,
     composite_cases,
+    normalization_cases,
     matmul_cases,
     index_cases,
     attention_cases,
     cache_cases,
+    guarded_cases,
 )
 ALL = [(module.CASES, case) for module in MODULES for case in module.CASES.all]
 
