@@ -37,12 +37,17 @@ class Annotator:
         self._views = Views(loader)
         self._seen_views: set[tuple[Any, ...]] = set()
         self._ops: dict[tuple[Any, ...], Op] = {}
-        self._inferred: dict[tuple[Op, tuple[ValueType, ...]], ValueType] = {}
+        # By identity: hashing and printing ops again for every term would take longer than all the rest.
+        self._labels: dict[int, str] = {}
+        self._type_numbers: dict[ValueType, int] = {}
+        self._types_by_node: dict[int, int] = {}
+        self._inferred: dict[tuple[int, ...], ValueType] = {}
         self._next = len(graph.nodes)
 
     def describe(self, node_id: int, op: Op, operands: Sequence[int], value_type: ValueType) -> None:
         """Record a class and load its type and facts."""
         self.types[node_id] = value_type
+        self._types_by_node[node_id] = self._type_numbers.setdefault(value_type, len(self._type_numbers))
         self._loader.type(node_id, value_type)
         if isinstance(value_type, TensorType):
             self._views.note_shape(tuple(int(d) for d in value_type.shape))  # type: ignore[arg-type]
@@ -78,7 +83,7 @@ class Annotator:
                 waiting.append((made, row))
                 continue
             op = self.op(made, inputs)
-            key = (made.name, repr(op), tuple(ids[o] for o in operands))
+            key = (made.name, self.label(op), tuple(ids[o] for o in operands))
             if row.output not in best or key < best[row.output][0]:
                 best[row.output] = (key, op)
         if not best:
@@ -116,12 +121,19 @@ class Annotator:
             op = self._ops[key] = made.decode(literals)
         return op
 
+    def label(self, op: Op) -> str:
+        """The op and its attributes as text; `op` must come from `self.op`."""
+        label = self._labels.get(id(op))
+        if label is None:
+            label = self._labels[id(op)] = repr(op)
+        return label
+
     def infer(self, op: Op, operands: Sequence[int]) -> ValueType:
-        """The type of a term over typed classes; raises GraphError when it has none."""
-        types = tuple(self.types[o] for o in operands)
-        known = self._inferred.get((op, types))
+        """The type of a term over typed classes; raises GraphError when it has none. `op` must come from `self.op`."""
+        key = (id(op), *map(self._types_by_node.__getitem__, operands))
+        known = self._inferred.get(key)
         if known is None:
-            known = self._inferred[op, types] = op.infer(types)  # type: ignore[arg-type]
+            known = self._inferred[key] = op.infer([self.types[o] for o in operands])  # type: ignore[misc]
         return known
 
     def _infer(self, op: Op, operands: Sequence[int], output: Any, rows: Tables) -> ValueType:

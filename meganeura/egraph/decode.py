@@ -72,12 +72,11 @@ class Decoder:
 
     def _build(self, here: int) -> Tensor:
         term = self._chosen[here]
-        sources = self._provenance.sources(here, term)
-        if term.op.name == "constant" or self._is_folded(here):
-            result = self.new.constant(self.constant_data(here), source=None)
-            self.new._note_source(result.id, sources)
-        else:
-            result = self.new.apply(term.op, *(self._tensors[o] for o in term.operands), source=sources)
+        with self.new.scope(*self._provenance.sources(here, term)):
+            if term.op.name == "constant" or self._is_folded(here):
+                result = self.new.constant(self.constant_data(here))
+            else:
+                result = self.new.apply(term.op, *(self._tensors[o] for o in term.operands))
         rules = self._provenance.rules(here, term)
         if rules:
             self.node_rules[result.id] = rules

@@ -182,7 +182,7 @@ class LocalSearch:
                     self._share(here, 0)
                 elif self.counts[here] > 1:
                     self._release(here)
-            if self.total >= before * (1 - 1e-12):
+            if self.total >= before * (1 - 1e-6):
                 break
         return self.choice
 
@@ -305,14 +305,16 @@ class LocalSearch:
                 new += self._exchange(here, term) or []
             if len(self._journal) == mark:
                 break
-            if depth < MOVE_DEPTH and self.total >= enough and new:
+            # Even if all that is newly needed came for nothing?
+            hopeful = self.total - sum(self.problem.cost[self.choice[here]] for here in new) < enough
+            if depth < MOVE_DEPTH and self.total >= enough and hopeful:
                 if alone:
                     self._as_if_unshared(new)
                 self._settle(new, depth + 1)
             if self.total < enough:
                 break
             self._undo(mark, before)
-            if depth >= MOVE_DEPTH or not new:
+            if depth >= MOVE_DEPTH or not hopeful:
                 break
         if depth == 0:
             self._journal.clear()

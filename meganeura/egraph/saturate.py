@@ -53,8 +53,10 @@ def saturate(
                 break
             changed = _iterate(engine, rulesets, stage)
             changed |= annotator.annotate()
-            count, total, terms = count + 1, total + 1, annotator.terms
-            if terms > limits.max_nodes:
+            count, total = count + 1, total + 1
+            before, terms = terms, annotator.terms
+            # An iteration can't be interrupted: one that would grow past the limit, at this pace, isn't begun.
+            if terms > limits.max_nodes or terms * (terms / max(before, 1)) > limits.max_nodes:
                 report.stopped_by = "nodes"
             elif time.perf_counter() - start > limits.max_seconds:
                 report.stopped_by = "seconds"

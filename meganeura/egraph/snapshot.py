@@ -73,7 +73,11 @@ def take_snapshot(engine: Engine, schema: dict[str, Constructor], annotator: Ann
     for here in sorted(classes):
         terms = classes[here]
         chosen = [term for term, subsumed in terms.items() if not subsumed] or list(terms)
-        kept[here] = tuple(sorted(chosen, key=lambda t: (t.op.name, repr(t.op), t.operands)))
+        kept[here] = (
+            tuple(chosen)
+            if len(chosen) == 1
+            else tuple(sorted(chosen, key=lambda t: (annotator.label(t.op), t.operands)))
+        )
     class_of = {number: ids[value] for value, number in sorted(members, key=lambda member: member[1])}
     return Snapshot(kept, class_of, _firings(engine, rows, ids))
 

@@ -117,6 +117,20 @@ def test_encoder_with_padding() -> None:
     assert check_every_term(graph, {"ids": np.arange(8).reshape(2, 4) % 7, "mask": mask}) > len(graph.nodes)
 
 
+def test_sources_stay_where_they_came_from() -> None:
+    graph = decoder(layers=4, rows=4)
+    result, report = optimize(graph, CPU, rules=rules())
+    named = {source for node in graph.nodes for source in node.sources}
+    for node in result.nodes:
+        layers = sorted({int(s[5]) for s in node.sources if s.startswith("layer")})
+        # A residual sum joins one layer's end and the next one's beginning.
+        assert not layers or layers[-1] - layers[0] <= 1, (node.op, node.sources)
+        assert named >= set(node.sources)
+    attention = [node for node in result.nodes if node.op.name == "attention"]
+    assert [node.sources for node in attention] == [(f"layer{i}.attention",) for i in range(4)]
+    assert all("attention-additive-mask" in report.node_rules[node.id] for node in attention)
+
+
 def test_search_time_and_size_grow_linearly_with_layers() -> None:
     few, many = (optimize(decoder(layers=n, rows=4), CPU, rules=rules())[1] for n in (2, 8))
     per_layer = (many.terms - few.terms) / 6
