@@ -278,7 +278,7 @@ _TILES = {
     Tiled(32, 32, 8, 4, parts=4): (18.0, 15.0),
 }
 """Tiles, and what a step along k costs in ns when a tile has a multiprocessor for itself, and when all are
-busy: measured on a GPU of 132 multiprocessors (docs/benchmarks/matmul.md)."""
+busy: measured on a GPU of 132 multiprocessors (docs/benchmarks/matmul-gpu.md)."""
 
 
 def _choose(problem: Problem, facts: DeviceFacts) -> tuple[Problem, Schedule | None]:
