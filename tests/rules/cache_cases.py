@@ -102,6 +102,12 @@ def group_axis_that_counts(g: Graph) -> tuple[Tensor, ...]:
     return build.softmax(product(q, k2)) @ v2, build.softmax(product(q, k) + x_of(g, H // G, S, T, name="m")) @ v
 
 
+@CASES.refuses("group-axis-into-heads", "a batch axis before the heads", finds=("attention",), leaves=("softmax",))
+def batch_axis(g: Graph) -> Tensor:
+    q, k, v = x_of(g, B, H, S, D, name="q"), *(x_of(g, B, 1, T, D, name=n) for n in "kv")
+    return build.softmax(product(q, k)) @ v
+
+
 @CASES.fires("half-precision-keys", finds=("attention",), leaves=("cast",))
 def keys_stored_as_half(g: Graph) -> tuple[Tensor, ...]:
     q, m = x_of(g, H, S, D, name="q"), x_of(g, S, T, name="m")
