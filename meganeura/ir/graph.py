@@ -16,6 +16,7 @@ from meganeura.errors import GraphError
 from meganeura.ir.constants import ConstantData, constant_from_array
 from meganeura.ir.dims import Dim, as_shape, symbols_of
 from meganeura.ir.op import OPS, Kind, Op
+from meganeura.ir.operators import Operators
 from meganeura.ir.types import DType, TensorType, TupleType, ValueType, as_dtype
 
 
@@ -328,11 +329,10 @@ class _Scope:
         self._graph._scope = self._saved
 
 
-class Tensor:
+class Tensor(Operators):
     """Handle of one node's value: knows its type, and builds nodes through NumPy's operators."""
 
     __slots__ = ("graph", "id")
-    __array_priority__ = 1000
 
     def __init__(self, graph: Graph, node_id: int) -> None:
         self.graph, self.id = graph, node_id
@@ -360,87 +360,6 @@ class Tensor:
     @property
     def rank(self) -> int:
         return len(self.shape)
-
-    def _binary(self, name: str, other: Any, swap: bool = False) -> Tensor:
-        pair = (other, self) if swap else (self, other)
-        return self.graph.apply(name, *pair)
-
-    def __add__(self, other: Any) -> Tensor:
-        return self._binary("add", other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return self._binary("add", other, swap=True)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return self._binary("sub", other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return self._binary("sub", other, swap=True)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return self._binary("mul", other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return self._binary("mul", other, swap=True)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return self._binary("div", other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return self._binary("div", other, swap=True)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return self._binary("pow", other)
-
-    def __neg__(self) -> Tensor:
-        return self.graph.apply("neg", self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return self._binary("matmul", other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return self._binary("matmul", other, swap=True)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return self._binary("less", other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return self._binary("less_equal", other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return self._binary("less", other, swap=True)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return self._binary("less_equal", other, swap=True)
-
-    def __getitem__(self, item: Any) -> Tensor:
-        """Basic indexing: ints, slices with positive steps, `...` and None, as NumPy reads them."""
-        from meganeura.ir.indexing import index
-
-        return index(self, item)
-
-    def reshape(self, *shape: Any) -> Tensor:
-        """Same elements in row-major order under another shape; one dimension may be -1."""
-        dims = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        from meganeura.ir.indexing import complete_shape
-
-        return self.graph.apply("reshape", self, shape=complete_shape(self.shape, dims))
-
-    def transpose(self, *perm: Any) -> Tensor:
-        """Axes in the order `perm` (reversed when none is given)."""
-        axes = perm[0] if len(perm) == 1 and isinstance(perm[0], tuple | list) else perm
-        order = tuple(a % self.rank for a in axes) if axes else tuple(reversed(range(self.rank)))
-        return self.graph.apply("transpose", self, perm=order)
-
-    def astype(self, dtype: DType | str) -> Tensor:
-        """Convert elements; float to integer truncates and saturates."""
-        return self.graph.apply("cast", self, dtype=as_dtype(dtype))
-
-    def __iter__(self) -> Any:
-        raise GraphError("a tensor can't be iterated over", remedy="index or slice it")
-
-    def __bool__(self) -> bool:
-        raise GraphError("a tensor has no truth value while the graph is built", remedy="use where()")
 
     def __repr__(self) -> str:
         return f"%{self.id}: {self.op.name} {self.type}"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meganeura.errors import GraphError
 from meganeura.ir.dims import Dim, SymDim, as_shape, divide, size
-
-if TYPE_CHECKING:
-    from meganeura.ir.graph import Tensor
 
 
 def complete_shape(old: tuple[Dim, ...], dims: Any) -> tuple[Dim, ...]:
@@ -26,8 +23,8 @@ def complete_shape(old: tuple[Dim, ...], dims: Any) -> tuple[Dim, ...]:
     return as_shape(wanted)
 
 
-def index(tensor: Tensor, item: Any) -> Tensor:
-    """Basic indexing with ints, slices, Ellipsis and None."""
+def index(tensor: Any, item: Any) -> Any:
+    """Basic indexing of a tensor handle with ints, slices, Ellipsis and None; returns a handle."""
     items = list(item) if isinstance(item, tuple) else [item]
     if items.count(Ellipsis) > 1:
         raise GraphError("an index can have only one ellipsis", op="slice")

@@ -11,16 +11,13 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from meganeura.errors import GraphError
 from meganeura.ir.dims import Dim, SymDim, bind_shape, concrete
 from meganeura.ir.types import TensorType, ValueType
-
-if TYPE_CHECKING:
-    from meganeura.ir.graph import Tensor
 
 OPS: dict[str, type[Op]] = {}
 """Every op class by its IR name; filled as the modules of `meganeura.ops` are imported."""
@@ -88,8 +85,14 @@ class Op:
         """
         raise NotImplementedError(self.name)
 
-    def decompose(self, inputs: Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
-        """Composite and kernel ops only: the same value from simpler ops, added to the inputs' graph."""
+    def decompose(self, inputs: Sequence[Any]) -> Any:
+        """Composite and kernel ops only: the same value from simpler ops.
+
+        Args:
+            inputs: handles (`ir.graph.Tensor`) of the operands; nodes are added to their graph.
+        Returns:
+            The handle of the result, or a tuple of handles for several outputs.
+        """
         raise NotImplementedError(self.name)
 
     def work(self, inputs: Sequence[TensorType], output: ValueType) -> Work:

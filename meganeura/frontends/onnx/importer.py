@@ -10,8 +10,8 @@ from onnx import GraphProto, TensorProto
 from meganeura.errors import GraphError, ImportFailure, MeganeuraError
 from meganeura.frontends.onnx.elements import ELEMENTS, Element
 from meganeura.frontends.onnx.node import OnnxNode, read_node
-from meganeura.frontends.onnx.operators import HANDLERS
 from meganeura.frontends.onnx.prepare import Prepared, in_order
+from meganeura.frontends.onnx.registry import HANDLERS
 from meganeura.frontends.onnx.tensors import Known
 from meganeura.frontends.onnx.value import Builder, Value
 from meganeura.ir.graph import Graph
