@@ -34,7 +34,7 @@ class Loader:
         self._engine = engine
         self._arities: set[int] = set()
         self._kinds: dict[tuple[Op, int], int] = {}
-        self._types: dict[TensorType, int] = {}
+        self._types: dict[ValueType, int] = {}
         self._facts: dict[tuple[str, tuple[Literal, ...], int], int] = {}
         self._vectors: dict[tuple[int, ...], int] = {}
         self._actions = 0
@@ -68,35 +68,17 @@ class Loader:
         engine.row(f"Raw-node{count}", kind, node_id, *operands)
 
     def type(self, node_id: int, value_type: ValueType) -> None:
-        """Shape, dtype and what follows from them; tuples have none."""
+        """Order, shape, dtype and what follows from them; tuples have an order only."""
         engine = self._engine
-        self.fact("order", node_id, node_id)
-        if isinstance(value_type, TupleType):
-            return
         known = self._types.get(value_type)
         if known is None:
             known = self._types[value_type] = len(self._types)
             here = engine.variable("here")
             node = engine.term("N", here)
-            shape = tuple(int(d) for d in value_type.shape)  # type: ignore[arg-type]
-            values: dict[str, Literal] = {
-                "shape": shape,
-                "dtype": value_type.dtype.value,
-                "rank": len(shape),
-                "numel": sizeof(shape),
-                "zeros": (0,) * len(shape),
-                "ones": (1,) * len(shape),
-            }
-            if shape:
-                values["last-dim"] = shape[-1]
-            for name, low, high in (("swap-last", 2, 1), ("swap-heads", 3, 2)):
-                if len(shape) >= low:
-                    values[name] = exchange(len(shape), -low, -high)
-            engine.loading_rule(
-                f"type-{known}",
-                [engine.term("Raw-typed", known, here)],
-                [engine.assignment(name, [node], value) for name, value in values.items()],
-            )
+            values = {} if isinstance(value_type, TupleType) else _type_facts(value_type)
+            actions = [engine.assignment(name, [node], value) for name, value in values.items()]
+            actions.append(engine.assignment("order", [node], here))
+            engine.loading_rule(f"type-{known}", [engine.term("Raw-typed", known, here)], actions)
         engine.row("Raw-typed", known, node_id)
 
     def fact(self, name: str, node_id: int, *values: Literal, other: int | None = None) -> None:
@@ -106,10 +88,6 @@ class Loader:
             return
         self._asserted.add(key)
         engine = self._engine
-        if name == "order":
-            known = self._order()
-            engine.row("Raw-fact", known, node_id)
-            return
         signature = (name, values, 1 if other is None else 2)
         known = self._facts.get(signature)
         table = "Raw-fact" if other is None else "Raw-fact2"
@@ -124,17 +102,6 @@ class Loader:
             facts = [engine.term(table, known, here, *([] if other is None else [there]))]
             engine.loading_rule(f"fact-{known}", facts, [action])
         engine.row(table, known, node_id, *(() if other is None else (other,)))
-
-    def _order(self) -> int:
-        if ("order", (), 1) not in self._facts:
-            self._facts["order", (), 1] = 0
-            here = self._engine.variable("here")
-            self._engine.loading_rule(
-                "fact-order",
-                [self._engine.term("Raw-fact", 0, here)],
-                [self._engine.assignment("order", [self._engine.term("N", here)], here)],
-            )
-        return 0
 
     def vectors(self, name: str, *vectors: tuple[int, ...], values: tuple[int, ...] = ()) -> None:
         """Assert a relation over integer vectors, such as `(fits s t)`."""
@@ -171,3 +138,22 @@ class Loader:
             engine = self._engine
             self._once(engine.assignment("ints", [known], vector))
         return known
+
+
+def _type_facts(value_type: TensorType) -> dict[str, Literal]:
+    """Values of the functions that rules may read for every tensor of this type."""
+    shape = tuple(int(d) for d in value_type.shape)  # type: ignore[arg-type]
+    facts: dict[str, Literal] = {
+        "shape": shape,
+        "dtype": value_type.dtype.value,
+        "rank": len(shape),
+        "numel": sizeof(shape),
+        "zeros": (0,) * len(shape),
+        "ones": (1,) * len(shape),
+    }
+    if shape:
+        facts["last-dim"] = shape[-1]
+    for name, low, high in (("swap-last", 2, 1), ("swap-heads", 3, 2)):
+        if len(shape) >= low:
+            facts[name] = exchange(len(shape), -low, -high)
+    return facts
