@@ -207,17 +207,17 @@ def _blocked(problem: Problem, facts: DeviceFacts) -> Schedule | None:
 
 
 def _block_rows(problem: Problem, lanes: int) -> int:
-    # Time of a block per step along k, measured on 2 cores of a software adapter: 46 + 3.7 * rows ns. Gated
-    # products keep two results per element in registers, which then hold half as many rows.
-    most = _BLOCK_ROWS if problem.gate is None else _BLOCK_ROWS // 2
-    fixed = 46.0 if problem.gate is None else 79.0
+    # ns of a block for four steps along k, measured on a software adapter: loads of a, one for as many rows as there
+    # are lanes, then arithmetic, then loads of b. Results are kept twice for a gated product.
+    kept, fixed = (1, 46.0) if problem.gate is None else (2, 70.0)
     column_blocks = -(-problem.n // (4 * lanes)) * problem.batches
 
     def cost(blocks: int) -> float:
         rows = -(-problem.m // blocks)
-        return max(blocks * column_blocks, _BUSY_BLOCKS) / column_blocks * (fixed + 3.7 * rows)
+        one = 16.0 * -(-rows // lanes) + 1.75 * rows * kept + fixed
+        return max(blocks * column_blocks, _BUSY_BLOCKS) / column_blocks * one
 
-    least = -(-problem.m // most)
+    least = -(-problem.m // _BLOCK_ROWS)
     blocks = min(range(least, min(problem.m, least + 8) + 1), key=cost)
     return -(-problem.m // blocks)
 
