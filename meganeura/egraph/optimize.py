@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from meganeura.egraph.cost import CONSTANT_SECONDS, CostModel, constant_seconds
 from meganeura.egraph.decode import Decoder
 from meganeura.egraph.explore import Exploration, explore, timed
-from meganeura.egraph.extract import Problem, extract
+from meganeura.egraph.extract import extract
+from meganeura.egraph.problem import Problem
 from meganeura.egraph.provenance import Provenance
 from meganeura.egraph.report import SearchReport
 from meganeura.egraph.rulefile import RuleBook

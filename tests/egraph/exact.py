@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meganeura.egraph.extract import Problem
+from meganeura.egraph.problem import Problem
 
 
 def exact_total(problem: Problem, seconds: float = 20.0) -> float:

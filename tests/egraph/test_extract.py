@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meganeura.egraph.components import components
-from meganeura.egraph.extract import Problem, extract
+from meganeura.egraph.extract import extract
+from meganeura.egraph.problem import Problem
 from meganeura.errors import GraphError
 from tests.egraph.exact import exact_total
 
