@@ -106,7 +106,9 @@ def select_expression(condition: str, a: str, b: str) -> str:
 def cast_expression(x: str, source: DType, target: DType) -> str:
     """`x` converted as the `cast` op has it; to f16 it is rounded to that precision and stays an f32."""
     if target is F16:
-        return x if source is F16 else f"f32(f16({cast_expression(x, source, F32)}))"
+        # Through the bits: drivers drop a conversion to f16 and back as if it were exact.
+        wide = cast_expression(x, source, F32)
+        return x if source is F16 else f"unpack2x16float(pack2x16float(vec2<f32>({wide}, 0.0))).x"
     if _family(source) is _family(target):
         return x
     return _CASTS[_family(source), target].format(x=_atom(x))
