@@ -75,8 +75,8 @@ def ramp_facts(array: np.ndarray) -> list[Fact]:
     """`start + index` along one axis, counted from the end, the same along all others."""
     for axis, length in enumerate(array.shape):
         line = array[tuple(slice(None) if a == axis else 0 for a in range(array.ndim))]
-        # Minus infinity is its own successor.
-        if length < 2 or not np.isfinite(line[0]) or line[1] != line[0] + 1 or line[0] != int(line[0]):
+        # Infinity and large floats are their own successors.
+        if length < 2 or not abs(float(line[0])) < 2**31 or line[1] != line[0] + 1 or line[0] != int(line[0]):
             continue
         expected = (line[0] + np.arange(length)).reshape([-1 if a == axis else 1 for a in range(array.ndim)])
         if np.array_equal(array, np.broadcast_to(expected, array.shape)):
