@@ -13,6 +13,8 @@ from meganeura.lower.families import has_kernel
 from meganeura.lower.pointwise import is_pointwise
 
 Rules = dict[int, tuple[str, ...]]
+_JOINED_AT_ONCE = 4
+"""WebGPU promises eight storage buffers to a kernel; this leaves some to what is computed around a join."""
 
 
 def legalize(graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ...]]) -> tuple[Graph, Rules]:
@@ -27,7 +29,9 @@ def legalize(graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ..
     def visit(new: Graph, node: Node, operands: tuple[Tensor, ...]) -> Tensor:
         before = len(new.nodes)
         types = [o.node.type for o in operands]
-        if _direct(node.op, types, facts):
+        if node.op.name == "concat":
+            result = _join(new, node.op, operands)
+        elif _direct(node.op, types, facts):
             result = new.apply(node.op, *operands)
         else:
             result = new.expand_into(node.op, operands, lambda op: _keeps(op, facts))
@@ -37,6 +41,14 @@ def legalize(graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ..
         return result
 
     return graph.rewrite(visit), carried
+
+
+def _join(new: Graph, op: Op, operands: tuple[Tensor, ...]) -> Tensor:
+    """A concatenation as a tree of small ones, so that no kernel has to bind more operands than a device allows."""
+    while len(operands) > _JOINED_AT_ONCE:
+        groups = [operands[i : i + _JOINED_AT_ONCE] for i in range(0, len(operands), _JOINED_AT_ONCE)]
+        operands = tuple(group[0] if len(group) == 1 else new.apply(op, *group) for group in groups)
+    return new.apply(op, *operands)
 
 
 def _direct(op: Op, types: list, facts: DeviceFacts) -> bool:
