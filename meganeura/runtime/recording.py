@@ -145,8 +145,13 @@ class _NativeMapping:
         ffi = commands._ffi
         self._submission = ffi.new("WGPUSubmissionIndex[1]", [submission])
         self._status: int | None = None
+        self._raised: BaseException | None = None
 
-        @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")
+        def failed(_kind: Any, error: BaseException, _trace: Any) -> None:
+            # Ctrl-C may strike inside the callback, where an exception would be printed and forgotten.
+            self._raised = error
+
+        @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", onerror=failed)
         def done(status: int, _message: Any, _first: Any, _second: Any) -> None:
             self._status = status
 
@@ -159,9 +164,11 @@ class _NativeMapping:
         lib, ffi = self._commands._lib, self._commands._ffi
         # One blocking poll suffices; the loop covers a poll that another thread's poll overtook.
         for _ in range(1000):
-            if self._status is not None:
+            if self._status is not None or self._raised is not None:
                 break
             lib.wgpuDevicePoll(self._commands._handle, True, self._submission)
+        if self._raised is not None:
+            raise self._raised
         if self._status != lib.WGPUMapAsyncStatus_Success:
             raise DeviceError(
                 f"reading results from the device failed (status {self._status})",
