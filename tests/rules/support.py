@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from meganeura.egraph import RuleBook, SearchReport, load_rules, optimize
+from meganeura.egraph.explore import explore
 from meganeura.ir import DType, Graph, Tensor, validate
+from meganeura.options import CompileOptions
 from meganeura.reference import evaluate
+from tests.egraph.test_alternatives import class_values, compute
 
 Build = Callable[[Graph], Tensor | tuple[Tensor, ...]]
 
@@ -56,22 +59,42 @@ def assert_agree(before: Graph, after: Graph, inputs: Mapping[str, np.ndarray], 
     wanted, got = evaluate(before, inputs), evaluate(after, inputs)
     assert list(wanted) == list(got)
     for name, old in wanted.items():
-        new = got[name]
-        assert (old.dtype, old.shape) == (new.dtype, new.shape), name
-        if old.dtype.kind != "f":
-            assert np.array_equal(old, new), name
-            continue
-        if nan_may_vanish:
-            gone = np.isnan(old) & ~np.isnan(new)
-            assert np.all(new[gone] == 0), f"{name}: NaN became something else than zero"
-            old = np.where(gone, 0, old)
-        assert np.array_equal(np.isnan(old), np.isnan(new)), f"{name}: NaN in different places"
-        assert np.array_equal(np.isinf(old), np.isinf(new)), f"{name}: infinities in different places"
-        usual = np.isfinite(old)
-        scale = np.abs(old[usual]).max(initial=1e-6)
-        limit = 1e-2 if old.dtype == np.float16 else 2e-4
-        worst = np.abs(old[usual].astype(float) - new[usual].astype(float)).max(initial=0.0) / scale
-        assert worst <= limit, f"{name}: relative difference {worst:.2e}"
+        assert_close(got[name], old, name, nan_may_vanish)
+
+
+def assert_close(new: np.ndarray, old: np.ndarray, what: str, nan_may_vanish: bool, limit: float = 2e-4) -> None:
+    """One value against another: see `assert_agree`."""
+    assert new.shape == old.shape, what
+    if old.dtype.kind != "f":
+        assert np.array_equal(old, new), what
+        return
+    if nan_may_vanish:
+        gone = np.isnan(old) & ~np.isnan(new)
+        assert np.all(new[gone] == 0), f"{what}: NaN became something else than zero"
+        old = np.where(gone, 0, old)
+    assert np.array_equal(np.isnan(old), np.isnan(new)), f"{what}: NaN in different places"
+    assert np.array_equal(np.isinf(old), np.isinf(new)), f"{what}: infinities in different places"
+    usual = np.isfinite(old)
+    scale = max(1e-6, float(np.abs(old[usual].astype(float)).max(initial=0.0)))
+    limit = 1e-2 if old.dtype == np.float16 else limit
+    worst = np.abs(old[usual].astype(float) - new[usual].astype(float)).max(initial=0.0) / scale
+    assert worst <= limit, f"{what}: relative difference {worst:.2e}"
+
+
+def assert_every_term_agrees(
+    graph: Graph, inputs: Mapping[str, np.ndarray], only: tuple[str, ...] | None, nan_may_vanish: bool = False
+) -> None:
+    """All that the rules united is equal, also what the search did not choose."""
+    found = explore(graph, CompileOptions(), SearchReport(), book(), only)
+    values = class_values(found, dict(inputs))
+    for here, terms in found.snapshot.classes.items():
+        for term in terms:
+            if term.op.name in ("input", "state"):
+                continue
+            got, want = compute(found, here, term, values), values[here]
+            limit = 1e-2 if getattr(found.types[here], "dtype", None) is DType.F16 else 5e-4
+            for new, old in zip(got, want, strict=True) if isinstance(want, tuple) else ((got, want),):
+                assert_close(np.asarray(new), np.asarray(old), f"{term.op} of {term.operands}", nan_may_vanish, limit)
 
 
 def ops_of(graph: Graph) -> Counter[str]:
@@ -141,7 +164,9 @@ class Cases:
         result, report = search(graph, self.only)
         fired = report.rules.get(case.rule, 0)
         assert (fired == 0) == bool(case.refused), f"{case.rule} fired {fired} times; all: {sorted(report.rules)}"
-        assert_agree(graph, result, random_inputs(graph, case.inputs), case.nan_may_vanish)
+        inputs = random_inputs(graph, case.inputs)
+        assert_agree(graph, result, inputs, case.nan_may_vanish)
+        assert_every_term_agrees(graph, inputs, self.only, case.nan_may_vanish)
         ops = ops_of(result)
         assert not [op for op in case.finds if op not in ops], dict(ops)
         assert not [op for op in case.leaves if op in ops], dict(ops)
