@@ -50,18 +50,29 @@ class Typed:
 
 
 Shell = Callable[..., Typed]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def python_with_interrupts(code: str) -> subprocess.Popen[bytes]:
+    """Python running `code`, with both streams piped and Ctrl-C as it is in a terminal.
+
+    A background job of a shell, as CI may be one, ignores interrupts, and so would its children.
+    """
+    first = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", first + code], stdout=pipe, stderr=pipe, env=variables)
 
 
 @pytest.fixture(scope="session")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Types `meganeura ARGUMENTS` into a shell, in a folder of its own; `{name}` in the line is replaced and quoted."""
     folder = tmp_path_factory.mktemp("shell")
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
     def type_line(line: str, stdin: str = "", timeout: float = 240, **values: object) -> Typed:
         quoted = {name: shlex.quote(str(value)) for name, value in values.items()}
         command = f"{shlex.quote(sys.executable)} -m meganeura {line.format(**quoted)}"
-        variables = {**os.environ, "PYTHONPATH": root}
+        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=folder,

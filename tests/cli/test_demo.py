@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Shell, python_with_interrupts
 
-ROOT = Path(__file__).resolve().parents[2]
 # "The capital of France is Paris." and the end token: the known answer to the demo's question.
 ANSWER = [504, 3575, 282, 4649, 314, 7042, 30, 2]
 
@@ -39,10 +34,9 @@ def test_the_demo_shows_what_it_promises(shell: Shell) -> None:
 
 @pytest.mark.model
 def test_control_c_in_an_answer_is_clean() -> None:
-    command = [sys.executable, "-m", "meganeura", "generate", "smollm2", "--prompt", "Tell me a long story."]
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=variables) as process:
+    arguments = ["generate", "smollm2", "--prompt", "Tell me a long story."]
+    code = f"import sys; from meganeura.cli import main; sys.exit(main({arguments!r}))"
+    with python_with_interrupts(code) as process:
         assert process.stdout is not None
         assert process.stdout.read(1)  # the answer has begun
         process.send_signal(signal.SIGINT)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import click
 import pytest
@@ -15,9 +11,7 @@ import pytest
 from meganeura.cli.app import COMMANDS, main
 from meganeura.cli.output import error_fields
 from meganeura.errors import LimitError
-from tests.cli.conftest import Shell
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.cli.conftest import Shell, python_with_interrupts
 
 
 def test_help_lists_every_command(shell: Shell) -> None:
@@ -86,7 +80,7 @@ def test_a_panic_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_interrupts_are_clean() -> None:
-    code = "import signal, time, meganeura.cli.interrupt as i, meganeura.cli.app as a\n"
+    code = "import time, meganeura.cli.app as a\n"
     code += "a.cli.main = lambda **_: (print('ready', flush=True), time.sleep(60))\n"
     code += "raise SystemExit(a.main([]))"
     _interrupt_when_ready(code)
@@ -104,16 +98,14 @@ def test_interrupts_inside_device_calls_are_clean() -> None:
 
 
 def _interrupt_when_ready(code: str) -> str:
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True, env=variables) as process:
+    with python_with_interrupts(code) as process:
         assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.readline() == "ready\n"
+        assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "Traceback" not in err
-    return out
+    assert b"Traceback" not in err
+    return out.decode()
 
 
 def test_a_reader_that_leaves_is_no_trouble(shell: Shell) -> None:
