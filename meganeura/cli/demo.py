@@ -80,8 +80,8 @@ def _language_model(output: Output, device: Any, path: Any) -> tuple[dict[str, A
         found.append(
             compare_programs(ours.step_model.compile_for({}), theirs.step_model.compile_for({}), inputs, repeats=5)
         )
-    for part in found:
-        _show(output, part)
+    _show(output, found[0], f"prefill: the prompt, {len(ids)} tokens in {dims['n']} rows")
+    _show(output, found[1], f"step: one further token, a cache of {language.context} rows")
     return answer_fields(answer), found
 
 
@@ -105,13 +105,12 @@ def _sentence_encoder(common: Common, device: Any, path: Any) -> Comparison:
         _ = [program.bound for program in pair]
     with output.step("running both"):
         part = compare_programs(pair[0], pair[1], inputs, repeats=5)
-    output.result(f"  {_SENTENCES} sentence of {_LENGTH} tokens")
-    _show(output, part)
+    _show(output, part, f"encoder: {_SENTENCES} sentence of {_LENGTH} tokens")
     return part
 
 
-def _show(output: Output, part: Comparison) -> None:
-    show_report(output, part.report)
+def _show(output: Output, part: Comparison, title: str) -> None:
+    show_report(output, part.report, title)
     faster = part.seconds_unoptimized / part.seconds
     output.result(
         f"  time        {part.seconds * 1e3:,.1f} ms, {part.seconds_unoptimized * 1e3:,.1f} ms without optimisation"

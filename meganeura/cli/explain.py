@@ -52,10 +52,10 @@ def command(common: Common, model: str, kernels: bool, wgsl: bool, context: int 
             _show_kernels(output, report, wgsl)
 
 
-def show_report(output: Output, report: CompileReport) -> None:
-    """What became of one program, for a person."""
+def show_report(output: Output, report: CompileReport, title: str = "") -> None:
+    """What became of one program, for a person; `title` in place of the program's name."""
     output.result()
-    output.result(report.name, style="bold")
+    output.result(title or report.name, style="bold")
     output.result(f"  nodes       {report.nodes_before:,} before, {report.nodes_after:,} after")
     output.result(f"  dispatches  {report.dispatches_unoptimized:,} unoptimised, {report.dispatches:,} here")
     output.result(f"  attention   {attention_text(report)}")
@@ -81,7 +81,7 @@ def attention_text(report: CompileReport) -> str:
     """How many attention nodes of which form a program has."""
     tiled, cached = report.ops.get("attention", 0), report.ops.get("cached_attention", 0)
     parts = [f"{count} {form}" for count, form in ((tiled, "tiled"), (cached, "cached")) if count]
-    return ", ".join(parts) + " found" if parts else "none found"
+    return f"{' and '.join(parts)} attention nodes found" if parts else "no attention node found"
 
 
 def _show_kernels(output: Output, report: CompileReport, wgsl: bool) -> None:
