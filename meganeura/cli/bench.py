@@ -120,6 +120,10 @@ class _Setup:
         self.torch = self._torch_calls(threads)
 
     def _torch_calls(self, threads: int) -> dict[str, Callable[[], np.ndarray]]:
+        # PyTorch's threads spin while they wait, and lose many times over where another program wants the core;
+        # sleeping serves it better in a run in which contestants take turns. Read when it is imported.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        os.environ.setdefault("GOMP_SPINCOUNT", "0")
         try:
             import torch  # pyright: ignore[reportMissingImports]
         except ImportError:
