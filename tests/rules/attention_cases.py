@@ -42,12 +42,34 @@ def lowered(keep: np.ndarray, low: float) -> np.ndarray:
 # ---- scores and values -----------------------------------------------------------------------------
 
 
+@CASES.fires("attention-weights")
 @CASES.fires("logits-under-softmax")
 @CASES.fires("scores-of-product")
 @CASES.fires("attention", **FOUND)
 def plain(g: Graph) -> Tensor:
     q, k, v = operands(g)
     return build.softmax(product(q, k)) @ v
+
+
+@CASES.fires("attention-weights", finds=("attention",), leaves=("softmax", "is_nan", "where"), nan_may_vanish=True)
+def guarded_against_nan(g: Graph) -> Tensor:
+    q, k, v = operands(g)
+    weights = build.softmax(build.where(x_of(g, S, T, name="c", dtype="bool"), product(q, k), -math.inf))
+    return build.where(g.apply("is_nan", weights), 0.0, weights) @ v
+
+
+@CASES.refuses("attention-weights", "exponentials over another sum")
+def no_softmax(g: Graph) -> Tensor:
+    q, k, v = operands(g)
+    weights = build.exp(product(q, k))
+    return weights / build.sum(weights, 0, True) @ v
+
+
+@CASES.refuses("attention", "NaN is replaced by one, not by zero", finds=("softmax",))
+def guarded_by_one(g: Graph) -> Tensor:
+    q, k, v = operands(g)
+    weights = build.softmax(product(q, k))
+    return build.where(g.apply("is_nan", weights), 1.0, weights) @ v
 
 
 @CASES.refuses("logits-under-softmax", "softmax over the queries")

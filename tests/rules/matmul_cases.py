@@ -8,7 +8,16 @@ from tests.rules.algebra_cases import x_of
 from tests.rules.support import Cases, constant
 
 CASES = Cases(
-    "commute", "algebra", "movement", "matmul", "softmax", "activation", "normalization", "epilogue", "packing"
+    "commute",
+    "algebra",
+    "movement",
+    "matmul",
+    "softmax",
+    "activation",
+    "normalization",
+    "attention",
+    "epilogue",
+    "packing",
 )
 
 
