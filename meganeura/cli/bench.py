@@ -25,6 +25,19 @@ from meganeura.errors import DeviceError, InputError
 _PROMPT, _KEYS = 128, 128
 _MEMORY_CONTEXT = 2048
 
+# Linux lets a process begin with the peak of the one that started it, which getrusage would tell; VmHWM is its own.
+_CHAT = """
+import re, resource, sys
+from meganeura.cli import main
+code = main(sys.argv[1:])
+try:
+    peak = int(re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+except OSError:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
+print(peak, file=sys.stderr)
+sys.exit(code)
+"""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -95,9 +108,10 @@ class _Setup:
         from meganeura.cli import programs
 
         self.output, self.weights = common.output, common.weights
-        self.source = programs.open_source(path, _PROMPT + _KEYS)
-        if self.source.decoder is None:
+        if not programs.is_decoder(path):
             raise InputError(f"{path.name} is not a language model", remedy="use a GGUF file, or smollm2")
+        self.source = programs.open_source(path, _PROMPT + _KEYS)
+        assert self.source.decoder is not None
         self.device = programs.open_device(common)
         options = programs.options_for(common)
         random = np.random.default_rng(0)
@@ -149,20 +163,27 @@ class _Setup:
             calls: list[Callable[[], Any]] = [lambda p=ours, i=inputs: p.run(i), lambda p=plain, i=inputs: p.run(i)]
             if kind in self.torch:
                 calls.append(self.torch[kind])
-            self._check(kind, [call() for call in calls])
+            with self.output.step(f"{name}: comparing with the reference"):
+                self._check(kind, calls)
             with self.output.step(f"{name}: {warm} + {repeats} calls of each"):
                 times = side_by_side(calls, repeats, warm)
             rows += _time_rows(name, times)
         return rows
 
-    def _check(self, kind: str, results: list[Any]) -> None:
+    def _check(self, kind: str, calls: list[Callable[[], Any]]) -> None:
         """No figure is given for a wrong result."""
-        logits = [np.ravel(r["logits"] if isinstance(r, dict) else r) for r in results]
-        for other in logits[1:]:
-            apart = difference(logits[0], other)
+        from meganeura.reference import evaluate
+
+        program = self.pairs[kind][0]
+        session = program.bound.session
+        caches = {name: session.read_state(name) for name in program.source.states}
+        expected = np.ravel(evaluate(program.source, {**self.inputs[kind], **caches})["logits"])
+        for call in calls:
+            result = call()
+            apart = difference(np.ravel(result["logits"] if isinstance(result, dict) else result), expected)
             if not apart.within(TOLERANCE[self.weights]):
                 raise DeviceError(
-                    f"{kind}: results differ by {apart.max_rel:.1e} of the largest logit, so nothing was timed",
+                    f"{kind}: a result is off by {apart.max_rel:.1e} of the largest logit, so nothing was timed",
                     remedy="see `meganeura verify`",
                 )
 
@@ -194,23 +215,18 @@ def _time_rows(name: str, times: list[float]) -> list[Row]:
 
 def memory_row(path: Path, common: Common) -> Row:
     """Peak memory of a process that answers one line in a chat with a context of 2048."""
-    code = (
-        "import resource, sys; from meganeura.cli import main; code = main(sys.argv[1:]);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
-    )
     options = ["--context", str(_MEMORY_CONTEXT), "--max-tokens", "8", "--weights", common.weights]
     if common.device is not None:
         options += ["--device", common.device]
     done = subprocess.run(
-        [sys.executable, "-c", code, "chat", str(path), *options],
+        [sys.executable, "-c", _CHAT, "chat", str(path), *options],
         input="What is the capital of France?\n",
         capture_output=True,
         text=True,
     )
     if done.returncode != 0:
         raise DeviceError(f"the chat whose memory is measured failed: {done.stderr.strip().splitlines()[-1]}")
-    # Linux counts in KiB, macOS in bytes.
-    peak = int(done.stderr.strip().splitlines()[-1]) * (1 if sys.platform == "darwin" else 1024)
+    peak = int(done.stderr.strip().splitlines()[-1])
     return Row("peak memory, chat with a context of 2048", peak / 2**30, "GiB", f"{peak:,} bytes", {"bytes": peak})
 
 
