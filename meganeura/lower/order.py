@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
+
+import networkx
 
 from meganeura.errors import GraphError
 from meganeura.lower.places import Place
@@ -36,34 +37,23 @@ def order_steps(steps: list[Step]) -> list[Step]:
     for index, step in enumerate(steps):
         for place in step.outputs:
             written[(id(place.value), place.version)] = index
-    successors: list[set[int]] = [set() for _ in steps]
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(range(len(steps)))
     for index, step in enumerate(steps):
         for place in step.inputs:
-            key = (id(place.value), place.version)
-            if key in written and written[key] != index:
-                successors[written[key]].add(index)
-            after = written.get((key[0], key[1] + 1))
-            if after is not None and after != index:
-                successors[index].add(after)
+            value = id(place.value)
+            _after(graph, written.get((value, place.version)), index)
+            _after(graph, index, written.get((value, place.version + 1)))
         for place in step.outputs:
-            earlier = written.get((id(place.value), place.version - 1))
-            if earlier is not None and earlier != index:
-                successors[earlier].add(index)
-    waiting = [0] * len(steps)
-    for targets in successors:
-        for target in targets:
-            waiting[target] += 1
-    ready = [(not steps[i].kernel.in_place, i) for i, count in enumerate(waiting) if count == 0]
-    heapq.heapify(ready)
-    ordered: list[Step] = []
-    while ready:
-        _, index = heapq.heappop(ready)
-        ordered.append(steps[index])
-        for target in successors[index]:
-            waiting[target] -= 1
-            if waiting[target] == 0:
-                heapq.heappush(ready, (not steps[target].kernel.in_place, target))
-    if len(ordered) != len(steps):
-        stuck = next(s for s, w in zip(steps, waiting, strict=True) if w)
-        raise GraphError("a state is read after it was overwritten in place", op=stuck.kernel.op.name)
-    return ordered
+            _after(graph, written.get((id(place.value), place.version - 1)), index)
+    try:
+        order = networkx.lexicographical_topological_sort(graph, key=lambda i: (not steps[i].kernel.in_place, i))
+        return [steps[index] for index in order]
+    except networkx.NetworkXUnfeasible:
+        stuck = steps[networkx.find_cycle(graph)[0][0]]
+        raise GraphError("a state is read after it was overwritten in place", op=stuck.kernel.op.name) from None
+
+
+def _after(graph: networkx.DiGraph, earlier: int | None, later: int | None) -> None:
+    if earlier is not None and later is not None and earlier != later:
+        graph.add_edge(earlier, later)
