@@ -29,6 +29,7 @@ class CompileOptions:
         attention: attention schedule to force, "auto", "literal" or "direct".
         guard_bytes: debug: NaN guard after every tensor inside its binding.
         poison: debug: fill freed memory with NaN between uses.
+        reuse_memory: debug: off gives every temporary tensor a buffer of its own.
         cached_shapes: how many concrete programs a model with symbolic dimensions keeps.
     """
 
@@ -41,6 +42,7 @@ class CompileOptions:
     attention: str = "auto"
     guard_bytes: int = 0
     poison: bool = False
+    reuse_memory: bool = True
     cached_shapes: int = 16
 
     def __post_init__(self) -> None:

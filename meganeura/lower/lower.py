@@ -62,7 +62,7 @@ class _Lowering:
         outputs = [self._output(name, self.graph.nodes[root]) for name, root in self.graph.outputs.items()]
         for name, root in self.graph.updates.items():
             self._commit(name, self.graph.nodes[root])
-        return assemble(self.graph, order_steps(self.steps), inputs, outputs, states)
+        return assemble(self.graph, order_steps(self.steps), inputs, outputs, states, self.options.reuse_memory)
 
     def _leaf(self, name: str, node: Node, role: str) -> tuple[Port, Value]:
         operand = Operand.contiguous(node.tensor_type)

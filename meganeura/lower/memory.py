@@ -59,6 +59,11 @@ def plan_memory(values: Sequence[Lifetime]) -> MemoryPlan:
     return MemoryPlan(tuple(slot), tuple(sizes), _largest_live_set(values))
 
 
+def separate_memory(values: Sequence[Lifetime]) -> MemoryPlan:
+    """A buffer of its own for every value: what a shared plan is compared with."""
+    return MemoryPlan(tuple(range(len(values))), tuple(v.nbytes for v in values), _largest_live_set(values))
+
+
 def _apart(a: Lifetime, b: Lifetime) -> bool:
     return a.last < b.first or b.last < a.first
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meganeura.ir.graph import Graph
-from meganeura.lower.memory import Lifetime, plan_memory
+from meganeura.lower.memory import Lifetime, plan_memory, separate_memory
 from meganeura.lower.order import Step
 from meganeura.lower.places import Value
 from meganeura.lower.schedule import Buffer, Dispatch, Plan, Port
@@ -17,10 +17,12 @@ def assemble(
     inputs: list[tuple[Port, Value]],
     outputs: list[tuple[Port, Value]],
     states: list[tuple[Port, Value]],
+    reuse: bool = True,
 ) -> Plan:
     """Number the buffers and bind the steps to them.
 
-    Inputs, outputs, states and constants keep buffers of their own; temporaries share them by lifetime.
+    Inputs, outputs, states and constants keep buffers of their own; temporaries share them by lifetime, unless
+    `reuse` is off.
     """
     buffers: list[Buffer] = []
     number: dict[int, int] = {}
@@ -42,7 +44,7 @@ def assemble(
             first = temporaries.get(id(place.value), (place.value, index, index))[1]
             temporaries[id(place.value)] = (place.value, first, index)
     lifetimes = [Lifetime(value.nbytes, first, last) for value, first, last in temporaries.values()]
-    memory = plan_memory(lifetimes)
+    memory = plan_memory(lifetimes) if reuse else separate_memory(lifetimes)
     start = len(buffers)
     buffers += [Buffer(start + i, size, "temp", f"temp{i}") for i, size in enumerate(memory.sizes)]
     number.update({key: start + slot for key, slot in zip(temporaries, memory.slot, strict=True)})
