@@ -22,7 +22,8 @@ class CompileOptions:
 
     Attributes:
         optimize: search with rewrite rules and fuse; off gives one dispatch per primitive.
-        weights: storage dtype of large float32 constants, "f32" or "f16" (accumulation stays float32).
+        weights: storage of large float32 constants, "f32" or "f16" (accumulation stays float32), or "packed": in
+            quantised blocks where a file has them so, with the same values as "f32", which the rest is stored as.
         rules: further rule files. disabled_rules: names or groups of rules to leave out.
         enabled_rules: names or groups of approximate rules to take in; they are off otherwise.
         search: bounds of the search.
@@ -46,8 +47,8 @@ class CompileOptions:
     cached_shapes: int = 16
 
     def __post_init__(self) -> None:
-        if self.weights not in ("f32", "f16"):
-            raise InputError(f"option weights={self.weights!r} is not known", remedy="use 'f32' or 'f16'")
+        if self.weights not in ("f32", "f16", "packed"):
+            raise InputError(f"option weights={self.weights!r} is not known", remedy="use 'f32', 'f16' or 'packed'")
         if self.attention not in ("auto", "literal", "direct"):
             raise InputError(
                 f"option attention={self.attention!r} is not known", remedy="use 'auto', 'literal' or 'direct'"

@@ -67,6 +67,33 @@ fn b_row(at: u32, k: u32) -> vec4<f32> {
 }
 // #endif
 
+// #if whole_blocks
+// One vector of words of each of four columns, and the factors of their blocks.
+struct Words {
+    x: vec4<u32>,
+    y: vec4<u32>,
+    z: vec4<u32>,
+    w: vec4<u32>,
+    factors: array<vec2<f32>, 4>,
+}
+
+fn words_of(at: vec4<u32>) -> Words {
+    let block = at / VECTORS;
+    let factors = array(b_factors(block.x), b_factors(block.y), b_factors(block.z), b_factors(block.w));
+    return Words(b[at.x], b[at.y], b[at.z], b[at.w], factors);
+}
+
+// A quad of each: one column of the matrix per column of b.
+fn weights_of(words: Words, field: u32) -> mat4x4<f32> {
+    return mat4x4<f32>(
+        b_weights(words.x, field, words.factors[0]),
+        b_weights(words.y, field, words.factors[1]),
+        b_weights(words.z, field, words.factors[2]),
+        b_weights(words.w, field, words.factors[3]),
+    );
+}
+// #endif
+
 @compute @workgroup_size(LANES)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -102,6 +129,28 @@ fn main(
     let row_0 = place.a + min(first_row + lane, M - 1u) * A_ROW;
     var sum_0 = start;
     // #end
+    // #if whole_blocks
+    let starts = columns / 4u / FIELDS;
+    // #if gated
+    let up_starts = (columns + GATE) / 4u / FIELDS;
+    // #endif
+    for (var vector = 0u; vector < K / 4u / FIELDS; vector++) {
+        let words = words_of(starts + vector);
+        // #if gated
+        let up_words = words_of(up_starts + vector);
+        // #endif
+        for (var field = 0u; field < FIELDS; field++) {
+            let k = (vector * FIELDS + field) * 4u;
+            let weights = weights_of(words, field);
+            // #if gated
+            let up_weights = weights_of(up_words, field);
+            // #endif
+            // #replace block_products
+            sum_0 += a_quad(row_0, k) * weights;
+            // #end
+        }
+    }
+    // #else
     for (var k = 0u; k < K; k += 4u) {
         let weights = b_block(columns, k);
         // #if gated
@@ -112,6 +161,7 @@ fn main(
         sum_0 += x_0 * weights;
         // #end
     }
+    // #endif
     if (column >= N) {
         return;
     }

@@ -25,6 +25,9 @@ const RESIDUAL_ROW: u32 = 0u;
 const RESIDUAL_COLUMN: u32 = 0u;
 const OUT_ROW: u32 = 1u;
 const OUT_COLUMN: u32 = 1u;
+const VECTORS: u32 = 1u;        // of b in quantised blocks: vectors that hold a block's integers,
+const FIELDS: u32 = 8u;         // quads in a vector,
+const FACTORS: u32 = 0u;        // and the first word of the factors
 
 // Stored elements: a number, or four of them where starts and strides allow. Four f16 are read as two u32, which
 // takes half the loads on adapters that load lane by lane.
@@ -83,6 +86,31 @@ fn a_four(index: u32) -> vec4<f32> {
 }
 // #endif
 
+// #if b_blocks
+// #replace quantised
+// #end
+
+// Factor and minimum of a block of b.
+fn b_factors(block: u32) -> vec2<f32> {
+    let word = b[(FACTORS + block) / 4u][(FACTORS + block) % 4u];
+    // #replace factors
+    return vec2<f32>(bitcast<f32>(word), 0.0);
+    // #end
+}
+
+// A quad of a vector of b's words.
+fn b_weights(words: vec4<u32>, field: u32, factors: vec2<f32>) -> vec4<f32> {
+    // #replace weights
+    return vec4<f32>((words >> vec4<u32>(field)) & vec4<u32>(15u)) * factors.x;
+    // #end
+}
+
+// Four neighbours of b along k, wherever they stand.
+fn b_four(index: u32) -> vec4<f32> {
+    return b_weights(b[index / FIELDS], index % FIELDS, b_factors(index / 8u));
+}
+// #endif
+
 // #if b_vec4
 // Four neighbours of b, wherever they stand.
 fn b_four(index: u32) -> vec4<f32> {
@@ -130,10 +158,15 @@ fn a_one(at: u32, k: u32) -> Number {
 
 // #if !b_vec4
 fn b_one(at: u32, k: u32) -> Number {
+    // #if b_blocks
+    let index = at + k * B_STEP;
+    return b_four(index / 4u)[index % 4u];
+    // #else
     // #if ragged
     return select(Number(0), Number(b[at + min(k, LAST_K) * B_STEP]), k < K);
     // #else
     return Number(b[at + k * B_STEP]);
+    // #endif
     // #endif
 }
 // #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from meganeura.codegen.matmul_columns import render_columns
 from meganeura.codegen.matmul_operands import lines, operands, quad_mode, row_mode
 from meganeura.codegen.matmul_tiled import render_tiled
 from meganeura.codegen.render import renders
@@ -11,7 +12,7 @@ from meganeura.codegen.shader import Shader, fold_grid
 from meganeura.codegen.template import render_template
 from meganeura.errors import LimitError
 from meganeura.facts import DeviceFacts
-from meganeura.lower.matmul import Blocked, MatMulKernel, Simple, Tiled, Vector
+from meganeura.lower.matmul import Blocked, Columns, MatMulKernel, Simple, Tiled, Vector
 from meganeura.lower.matmul_problem import Problem
 
 
@@ -31,6 +32,8 @@ def render_matmul(kernel: MatMulKernel, facts: DeviceFacts) -> Shader:
         count, text = _simple(problem, schedule)
     elif isinstance(schedule, Vector):
         count, text = _vector(problem, schedule, facts)
+    elif isinstance(schedule, Columns):
+        count, text = render_columns(problem, schedule, facts)
     elif isinstance(schedule, Blocked):
         count, text = _blocked(problem, schedule, facts)
     else:
@@ -160,11 +163,12 @@ def _blocked(problem: Problem, schedule: Blocked, facts: DeviceFacts) -> tuple[i
             "ragged": problem.k % 4 != 0,
             "gated": gated,
             "bias_first": bias_first,
+            "whole_blocks": problem.whole_blocks,
         },
         {
             "operands": operands(problem, a=a, b=b, step=4, bias_first=bias_first),
             "starts": lines(starts, 4),
-            "products": lines(products, 8),
+            **({"block_products": lines(products, 12)} if problem.whole_blocks else {"products": lines(products, 8)}),
             "stores": lines(stores, 8),
         },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meganeura.codegen import quantised
 from meganeura.codegen.functions import helpers_in, literal_expression, storage_type, unary_expression
 from meganeura.codegen.template import render_template
 from meganeura.ir.types import DType
@@ -26,6 +27,7 @@ def operands(
     out_wide = not singles and out.aligned("inner", problem.n)
     inputs = {"a": (problem.a, a), "b": (problem.b, b)}
     packed = {n for n, (x, mode) in inputs.items() if x.dtype is DType.F16 and mode in ("wide", "rows")}
+    packing = problem.b.packing
     alias: dict[str, Any] = {
         "A": "vec2<u32>" if "a" in packed else _element(problem.a, a in ("wide", "rows")),
         "B": "vec2<u32>" if "b" in packed else _element(problem.b, b in ("wide", "rows")),
@@ -57,7 +59,8 @@ def operands(
         "a_wide": a == "wide",
         "b_wide": b == "wide",
         "a_vec4": a in ("wide", "rows"),
-        "b_vec4": b in ("wide", "rows"),
+        "b_vec4": b in ("wide", "rows") and packing is None,
+        "b_blocks": packing is not None,
         "ragged": problem.k % step != 0,
         "singles": singles,
         "quad_stores": not singles,
@@ -78,6 +81,13 @@ def operands(
             alias |= {f"{upper}_ROW": access.outer, f"{upper}_COLUMN": access.inner, f"BIND_{upper}": binding}
             binding += 1
     code = {"place": f"    return Place({', '.join(_start(problem, name) for name in _PLACES)});"}
+    if packing is not None:
+        scheme = packing.scheme
+        alias |= {"B": "vec4<u32>", "VECTORS": scheme.vectors, "FIELDS": quantised.fields(scheme)}
+        alias["FACTORS"] = packing.blocks * scheme.bits
+        code["quantised"] = quantised.functions()
+        code["factors"] = f"    return {quantised.factors(scheme, 'word')};"
+        code["weights"] = f"    return {quantised.weights(scheme, 'words', 'field', 'factors')};"
     if problem.activation != "none":
         expression = unary_expression(problem.activation, "x")
         code |= {"helpers": helpers_in(expression), "activation": f"    return {expression};"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from meganeura.codegen import quantised
 from meganeura.codegen.functions import (
     elementwise_expression,
     helpers_in,
@@ -19,7 +20,7 @@ from meganeura.facts import DeviceFacts
 from meganeura.ir.graph import Node
 from meganeura.ir.types import DType
 from meganeura.lower.pointwise import PointwiseKernel
-from meganeura.lower.schedule import Operand
+from meganeura.lower.schedule import Operand, Packing
 
 _NARROW, _WIDE = 64, 256
 """Invocations per workgroup: wide ones cost less per element where there are many, narrow ones fill more cores."""
@@ -34,7 +35,7 @@ def render_pointwise(kernel: PointwiseKernel, facts: DeviceFacts) -> Shader:
     body = _Body(kernel)
     body.store()
     code = "\n".join("    " + line for line in body.lines)
-    bindings = [f"@group(0) @binding({i}) var<storage, read> in{i}: array<{storage_type(o.dtype)}>;"
+    bindings = [f"@group(0) @binding({i}) var<storage, read> in{i}: array<{_stored(o)}>;"
                 for i, o in enumerate(kernel.inputs)]  # fmt: skip
     last = len(kernel.inputs)
     bindings.append(f"@group(0) @binding({last}) var<storage, read_write> out0: array<{storage_type(output.dtype)}>;")
@@ -45,7 +46,7 @@ def render_pointwise(kernel: PointwiseKernel, facts: DeviceFacts) -> Shader:
         code={
             "enables": "enable f16;" if stored_half or "f16(" in code else "",
             "bindings": "\n".join(bindings),
-            "helpers": helpers_in(code),
+            "helpers": helpers_in(code) + (quantised.functions() if any(o.packing for o in kernel.inputs) else ""),
             "body": code,
         },
     )
@@ -173,7 +174,20 @@ class _Body:
         if operand.layout.size == 0:
             return literal_expression(0, dtype)
         place = self._index(weighted_sum(zip(at, operand.layout.strides, strict=True), operand.layout.offset))
+        if operand.packing is not None:
+            return self._quantised(f"in{number}", place, operand.packing)
         return self._let("v", _loaded(f"in{number}[{place}]", operand))
+
+    def _quantised(self, name: str, place: str, packing: Packing) -> str:
+        """One weight out of its block."""
+        scheme, per_word = packing.scheme, quantised.fields(packing.scheme)
+        # A vector of words holds `4 * per_word` weights, neighbours in neighbouring words.
+        vector = f"{place} / {4 * per_word}u * 4u"
+        words = self._let("words", f"vec4<u32>({name}[{vector} + {place} % 4u])")
+        first = packing.blocks * scheme.bits
+        factors = self._let("pair", quantised.factors(scheme, f"{name}[{first}u + {place} / 32u]"))
+        field = f"{place} / 4u % {per_word}u"
+        return self._let("v", f"({quantised.weights(scheme, words, field, factors)}).x")
 
     def _concat(self, node: Node, operands: Sequence[Node], at: tuple[Index, ...]) -> str:
         axis = node.op.axis  # type: ignore[attr-defined]
@@ -232,6 +246,10 @@ class _Body:
         found = Variable(self._let("i", place), max(length, 1))
         rest = at[axis + 1 :] if whole else at[axis + indices.tensor_type.rank :]
         return self._value(data, (*at[:axis], found, *rest))
+
+
+def _stored(operand: Operand) -> str:
+    return storage_type(operand.dtype) if operand.packing is None else "u32"
 
 
 def _loaded(element: str, operand: Operand) -> str:

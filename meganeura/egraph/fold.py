@@ -61,7 +61,8 @@ def _folded(new: Graph, op: Op, operands: Sequence[Tensor], result: TensorType) 
         # Unfolding would take much more memory than computing it.
         return None
     data = derive([_data(new, t) for t in operands], op, result)
-    if most <= EAGER_ELEMENTS:
+    # Packed weights stay as they are: expanded they would fill the host's memory too.
+    if most <= EAGER_ELEMENTS and data.packed is None:
         array = np.array(data.load(), order="C")
         if array.size and array.reshape(-1)[:1].tobytes() * array.size == array.tobytes():
             return new.full(array.reshape(-1)[0].item(), result.shape, result.dtype)

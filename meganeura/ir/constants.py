@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meganeura.errors import GraphError
+from meganeura.ir.packing import BLOCK, Packed, joined, transposed
 from meganeura.ir.types import DType, TensorType, as_dtype
 
 
@@ -24,11 +25,13 @@ class ConstantData:
         key: identity; equal keys mean equal data, dtype and shape.
         type: concrete dtype and shape.
         load: returns the array (dtype `type.dtype.numpy`); may read a file, so call it once and let go.
+        packed: the same values quantised, where that is what they are: float32 of rank 2.
     """
 
     key: str
     type: TensorType
     load: Callable[[], np.ndarray]
+    packed: Packed | None = None
 
     @property
     def nbytes(self) -> int:
@@ -68,13 +71,14 @@ def constant_from_array(array: np.ndarray, source: str = "constant") -> Constant
 
 
 def transposed_constant(data: ConstantData, perm: Sequence[int]) -> ConstantData:
-    """The same constant with its axes permuted; loaded and permuted lazily."""
+    """The same constant with its axes permuted; loaded and permuted lazily. A packed matrix stays packed."""
     perm = tuple(perm)
     shape = tuple(data.type.shape[p] for p in perm)
     return ConstantData(
         f"transpose({data.key},{list(perm)})".replace(" ", ""),
         TensorType(data.type.dtype, shape),
         lambda: data.load().transpose(perm),
+        data.packed if perm == (0, 1) or data.packed is None else transposed(data.packed),
     )
 
 
@@ -89,13 +93,26 @@ def reshaped_constant(data: ConstantData, shape: Sequence[int]) -> ConstantData:
 
 
 def concatenated_constant(parts: Sequence[ConstantData], axis: int) -> ConstantData:
-    """Constants joined along `axis`; loaded lazily."""
+    """Constants joined along `axis`; loaded lazily. Whole rows packed by one scheme stay packed."""
+    packs = [part.packed for part in parts if part.packed is not None and part.packed.transposed == bool(axis)]
+    keeps = len(packs) == len(parts) and len({pack.scheme for pack in packs}) == 1
     shape = list(parts[0].type.shape)
     shape[axis] = sum(int(part.type.shape[axis]) for part in parts)  # type: ignore[arg-type]
     return ConstantData(
         f"concat({','.join(part.key for part in parts)},{axis})",
         TensorType(parts[0].type.dtype, tuple(shape)),
         lambda: np.concatenate([part.load() for part in parts], axis=axis),
+        joined(packs) if keeps else None,
+    )
+
+
+def packed_words(data: ConstantData) -> ConstantData:
+    """The words of a packed constant, uint32 `[words]`, as a constant of their own."""
+    packed = data.packed
+    if packed is None or data.type.size != packed.blocks * BLOCK:
+        raise GraphError("the constant is not packed", source=data.key, shapes=str(data.type))
+    return ConstantData(
+        f"packed({packed.scheme.name},{packed.key})", TensorType(DType.U32, (packed.words,)), packed.load
     )
 
 

@@ -1,9 +1,9 @@
 """Matrix products: the kernel value, the schedules it can run by, and the choice among them.
 
-Four methods compute the same sums. `simple` gives each thread one element and takes anything. `vector` lets a
+Five methods compute the same sums. `simple` gives each thread one element and takes anything. `vector` lets a
 team of lanes walk along k together and is for a few rows against weights stored [n, k]. `blocked` keeps a block
 of rows by four columns per lane in registers, without barriers, for CPU adapters. `tiled` stages tiles in
-workgroup memory, for GPUs.
+workgroup memory, for GPUs. `columns` is for a few rows against weights in quantised blocks, on CPU adapters.
 """
 
 from __future__ import annotations
@@ -97,7 +97,22 @@ class Tiled:
         return self.parts * self.step * (self.rows + self.columns * (1 + gated)) * 4
 
 
-Schedule = Simple | Vector | Blocked | Tiled
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Each lane owns `columns` columns of weights in quantised blocks, and takes a block at a time.
+
+    Attributes:
+        lanes: lanes of the workgroup. columns: columns of a lane.
+        subgroups: the workgroup is one subgroup; lanes load different parts of a row and broadcast them.
+    """
+
+    name: ClassVar[str] = "columns"
+    lanes: int
+    columns: int
+    subgroups: bool
+
+
+Schedule = Simple | Vector | Blocked | Tiled | Columns
 
 
 @dataclass(frozen=True)
@@ -222,6 +237,16 @@ def _block_rows(problem: Problem, lanes: int) -> int:
     return -(-problem.m // blocks)
 
 
+def _columns(problem: Problem, facts: DeviceFacts) -> Schedule | None:
+    lanes = facts.subgroup_size or 8
+    if not (problem.output.dtype.is_float and problem.whole_blocks and problem.m <= _VECTOR_ROWS):
+        return None
+    if lanes > facts.limits.max_invocations:
+        return None
+    kept = problem.m * (1 if problem.gate is None else 2)
+    return Columns(lanes, max(1, 4 // kept), facts.subgroup_size > 0)
+
+
 def _tiled(problem: Problem, facts: DeviceFacts) -> Schedule | None:
     if not problem.output.dtype.is_float:
         return None
@@ -259,10 +284,12 @@ SCHEDULES: dict[str, Callable[[Problem, DeviceFacts], Schedule | None]] = {
     "vector": _vector,
     "blocked": _blocked,
     "tiled": _tiled,
+    "columns": _columns,
 }
 """Per schedule name, its parameters for a problem on a device, or None where it is not possible."""
 
 _VECTOR_ROWS = 16
+_COLUMNS_ROWS = 4
 _MANY_COLUMNS = 8192
 _BLOCK_ROWS = 40
 _BUSY_BLOCKS = 8
@@ -284,8 +311,12 @@ busy: measured on a GPU of 132 multiprocessors (docs/benchmarks/matmul-gpu.md)."
 def _choose(problem: Problem, facts: DeviceFacts) -> tuple[Problem, Schedule | None]:
     if not problem.output.dtype.is_float or problem.k == 0:
         return problem, _simple(problem, facts)
-    if problem.gate is None and problem.n < min(problem.m, 4):
+    if problem.gate is None and problem.n < min(problem.m, 4) and problem.b.packing is None:
         problem = problem.swapped()
+    if facts.is_cpu and problem.whole_blocks and problem.m <= _COLUMNS_ROWS:
+        schedule = _columns(problem, facts)
+        if schedule is not None:
+            return problem, schedule
     if _walks_along_k(problem) and problem.m <= (2 if facts.is_cpu else 8):
         schedule = _vector(problem, facts)
         if schedule is not None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from meganeura.ir.op import Op
+from meganeura.ir.packing import BLOCK
 from meganeura.ir.types import DType
-from meganeura.lower.schedule import Layout, Operand
+from meganeura.lower.schedule import Layout, Operand, Packing
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Access:
     """Where one operand's elements lie: `offset + sum(batch * strides) + outer * i + inner * j`, in elements.
 
     `a` runs over (row, k), `b` over (column, k), the rest over (row, column). Strides along axes of length 1 are 0.
+    Only `b` may be packed.
     """
 
     dtype: DType
@@ -26,9 +28,12 @@ class Access:
     batch: tuple[int, ...]
     outer: int
     inner: int
+    packing: Packing | None = None
 
     def aligned(self, along: str, length: int) -> bool:
         """Whether groups of four neighbours along "outer" or "inner", of this length, can be loaded as one vec4."""
+        if self.packing is not None and along == "outer":
+            return False
         step, across = (self.outer, self.inner) if along == "outer" else (self.inner, self.outer)
         return step == 1 and length > 0 and not any(n % 4 for n in (length, across, self.offset, *self.batch))
 
@@ -64,6 +69,13 @@ class Problem:
         for length in self.batch:
             count *= length
         return count
+
+    @property
+    def whole_blocks(self) -> bool:
+        """Whether every column of b consists of whole quantised blocks, one after another along k."""
+        b = self.b
+        spans = (self.k, b.outer, b.offset, self.gate or 0, *b.batch)
+        return b.packing is not None and b.inner == 1 and not any(n % BLOCK for n in spans)
 
     @property
     def accesses(self) -> dict[str, Access]:
@@ -111,7 +123,7 @@ def problem_of(op: Op, inputs: Sequence[Operand], output: Operand) -> Problem:
         n,
         k,
         _access(inputs[0].dtype, a.expanded((*batch, m, k))),
-        _access(inputs[1].dtype, b.expanded((*batch, b.shape[-2], k))),
+        replace(_access(inputs[1].dtype, b.expanded((*batch, b.shape[-2], k))), packing=inputs[1].packing),
         _access(output.dtype, out),
         bias=extras.pop(0) if getattr(op, "bias", False) else None,
         residual=extras.pop(0) if getattr(op, "residual", False) else None,

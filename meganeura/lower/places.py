@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meganeura.facts import DeviceFacts
-from meganeura.ir.constants import ConstantData, cast_constant, transposed_constant
+from meganeura.ir.constants import ConstantData, cast_constant, packed_words, transposed_constant
 from meganeura.ir.graph import Graph, Node
 from meganeura.ir.types import DType, TensorType
 from meganeura.lower.matmul import preferred_weight_layout
-from meganeura.lower.schedule import Layout, Operand
+from meganeura.lower.schedule import Layout, Operand, Packing
 from meganeura.options import CompileOptions
 
 _HALVED_FROM = 4096
@@ -39,7 +39,7 @@ class Place:
 
     def seen(self, layout: Layout) -> Place:
         """The same memory through another layout."""
-        return Place(self.value, Operand(self.operand.dtype, layout), self.version)
+        return Place(self.value, replace(self.operand, layout=layout), self.version)
 
 
 def view_layout(node: Node, layout: Layout) -> Layout | None:
@@ -67,6 +67,7 @@ class ConstantStore:
     def __init__(self, graph: Graph, facts: DeviceFacts, options: CompileOptions) -> None:
         self._graph, self._options = graph, options
         self._orders = _weight_orders(graph, facts)
+        self._packed = _packed_weights(graph) if options.weights == "packed" else frozenset()
         self._places: dict[str, Place] = {}
 
     def place(self, node: Node) -> Place:
@@ -79,6 +80,13 @@ class ConstantStore:
     def _make(self, data: ConstantData) -> Place:
         shape = data.type.dims
         layout = Layout.contiguous(shape)
+        if data.packed is not None and data.key in self._packed:
+            words = packed_words(data)
+            packing = Packing(data.packed.scheme, data.packed.blocks)
+            if data.packed.transposed:
+                layout = Layout.contiguous(shape[::-1]).permuted((1, 0))
+            operand = Operand(data.type.dtype, layout, packing)
+            return Place(Value("constant", operand.nbytes, data.key, words), operand)
         stored = data
         if self._orders.get(data.key) == (1, 0):
             stored = transposed_constant(data, (1, 0))
@@ -123,6 +131,28 @@ def _weight_orders(graph: Graph, facts: DeviceFacts) -> dict[str, tuple[int, int
         stands = "nk" if flipped else "kn"
         orders.setdefault(operand.op.key, (0, 1) if wanted == stands else (1, 0))  # type: ignore[attr-defined]
     return orders
+
+
+def _packed_weights(graph: Graph) -> frozenset[str]:
+    """Keys of the packed constants that every reader can take as they are: as columns of weights, or row by row."""
+    readers, roots = graph.readers(), frozenset(graph.roots)
+
+    def takes(node: Node, transposed: bool) -> bool:
+        return node.id not in roots and all(reads(graph.nodes[r], node.id, transposed) for r in readers[node.id])
+
+    def reads(reader: Node, operand: int, transposed: bool) -> bool:
+        op, name = reader.op, reader.op.name
+        if name == "transpose":
+            return op.perm == (1, 0) and takes(reader, not transposed)  # type: ignore[attr-defined]
+        if name == "gather":
+            return reader.inputs[1] != operand and op.axis == int(transposed)  # type: ignore[attr-defined]
+        # A weight [n, k] has its blocks along k.
+        right = name in ("matmul", "fused_matmul", "gated_matmul") and reader.inputs.count(operand) == 1
+        return right and reader.inputs[1] == operand and op.transpose_b != transposed  # type: ignore[attr-defined]
+
+    found = [n for n in graph.nodes if n.op.name == "constant" and graph.constants[n.op.key].packed is not None]  # type: ignore[attr-defined]
+    refused = {n.op.key for n in found if not takes(n, graph.constants[n.op.key].packed.transposed)}  # type: ignore
+    return frozenset(n.op.key for n in found) - refused  # type: ignore[attr-defined]
 
 
 Materialize = Callable[[int], Place]

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from meganeura.ir.constants import ConstantData
 from meganeura.ir.op import Op, sizeof
+from meganeura.ir.packing import Scheme
 from meganeura.ir.types import DType, TensorType
 
 
@@ -110,11 +111,26 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How a binding holds weights in quantised blocks: by which scheme, and how many blocks in all."""
+
+    scheme: Scheme
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor as a kernel sees it in one of its bindings."""
+    """A tensor as a kernel sees it in one of its bindings.
+
+    Attributes:
+        dtype: of the elements. layout: where they lie.
+        packing: for quantised weights, how the binding holds them; the layout then counts weights in the order of
+            the blocks. Only matrix products (as their right operand) and pointwise kernels read such operands.
+    """
 
     dtype: DType
     layout: Layout
+    packing: Packing | None = None
 
     @staticmethod
     def contiguous(tensor_type: TensorType) -> Operand:
@@ -132,6 +148,8 @@ class Operand:
     @property
     def nbytes(self) -> int:
         """Bytes the binding must hold: up to the last element touched, a multiple of 4, never 0."""
+        if self.packing is not None:
+            return self.packing.scheme.words(self.packing.blocks) * 4
         return max(4, -(-self.layout.extent * self.dtype.itemsize // 4) * 4)
 
 

@@ -7,12 +7,14 @@ are expanded a slice at a time, so that temporaries stay small beside the result
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 
 from meganeura.errors import ImportFailure
 from meganeura.frontends.gguf import kquant
+from meganeura.ir.packing import BLOCK, SCHEMES, Packed, Scheme, pack_factors, pack_integers
 
 _Fill = Callable[[np.ndarray, np.ndarray], None]
 _SLICE = 1 << 20
@@ -27,6 +29,8 @@ class Encoding:
         name: the format's name for it. block: elements per block. block_bytes: bytes per block.
         layout: NumPy type of one block. fill: writes blocks `[n]` into floats `[n, block]`; None where the
             layout's own numbers are the values. integer: the values are integers.
+        scheme: how its blocks can be packed for the device, None where they can't.
+        integers: the 8-bit integers `[n, 32]` to pack, of blocks `[n]` with factors `d` (and minima `m`).
     """
 
     name: str
@@ -35,6 +39,8 @@ class Encoding:
     layout: np.dtype | None = None
     fill: _Fill | None = None
     integer: bool = False
+    scheme: Scheme | None = None
+    integers: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def known(self) -> bool:
@@ -63,6 +69,31 @@ def dequantise(raw: np.ndarray, encoding: Encoding, name: str) -> np.ndarray:
         for start in range(0, blocks.size, step):
             encoding.fill(blocks[start : start + step], out[start : start + step])
     return out.reshape(-1)
+
+
+def packed(
+    raw: Callable[[], AbstractContextManager[np.ndarray]], encoding: Encoding, elements: int, key: str
+) -> Packed | None:
+    """A tensor's blocks as they go to the device, or None for an encoding that doesn't.
+
+    Args:
+        raw: lends the tensor's bytes, uint8. encoding: how they are stored. elements: how many there are.
+        key: identity of the tensor.
+    """
+    scheme, integers = encoding.scheme, encoding.integers
+    if scheme is None or integers is None or encoding.layout is None:
+        return None
+    layout = encoding.layout
+
+    def fill(words: np.ndarray, factors: np.ndarray) -> None:
+        with raw() as lent:
+            blocks, step = lent.view(layout), _SLICE // BLOCK
+            for start in range(0, blocks.size, step):
+                part = slice(start, start + step)
+                pack_integers(integers(blocks[part]), scheme, words[part])
+            pack_factors(scheme, blocks["d"], blocks["m"] if scheme.minimum else None, factors)
+
+    return Packed(key, scheme, elements // BLOCK, fill)
 
 
 def _column(factors: np.ndarray) -> np.ndarray:
@@ -111,6 +142,14 @@ def _q8_0(blocks: np.ndarray, out: np.ndarray) -> None:
     np.multiply(blocks["q"], _column(blocks["d"]), out=out)
 
 
+def _four_bits(blocks: np.ndarray) -> np.ndarray:
+    return np.concatenate([blocks["q"] & 15, blocks["q"] >> 4], axis=1)
+
+
+def _five_bits(blocks: np.ndarray) -> np.ndarray:
+    return _four_bits(blocks) | np.unpackbits(blocks["h"], axis=1, bitorder="little") << 4
+
+
 def _bf16(blocks: np.ndarray, out: np.ndarray) -> None:
     # bfloat16 is the upper half of a float32.
     np.left_shift(blocks[:, None], np.uint32(16), out=out.view(np.uint32), dtype=np.uint32, casting="unsafe")
@@ -121,9 +160,11 @@ def _plain(name: str, layout: str, integer: bool = False) -> Encoding:
     return Encoding(name, 1, dtype.itemsize, dtype, integer=integer)
 
 
-def _blocks(name: str, block: int, layout: list[tuple], fill: _Fill) -> Encoding:
+def _blocks(name: str, block: int, layout: list[tuple], fill: _Fill, scheme: str = "", integers=None) -> Encoding:
     dtype = np.dtype(layout)
-    return Encoding(name, block, dtype.itemsize, dtype, fill)
+    return Encoding(
+        name, block, dtype.itemsize, dtype, fill, scheme=SCHEMES[scheme] if scheme else None, integers=integers
+    )
 
 
 _D, _M = ("d", "<f2"), ("m", "<f2")
@@ -131,11 +172,18 @@ _D, _M = ("d", "<f2"), ("m", "<f2")
 ENCODINGS: dict[int, Encoding] = {
     0: _plain("F32", "<f4"),
     1: _plain("F16", "<f2"),
-    2: _blocks("Q4_0", 32, [_D, ("q", "u1", 16)], _q4_0),
-    3: _blocks("Q4_1", 32, [_D, _M, ("q", "u1", 16)], _q4_1),
-    6: _blocks("Q5_0", 32, [_D, ("h", "u1", 4), ("q", "u1", 16)], _q5_0),
-    7: _blocks("Q5_1", 32, [_D, _M, ("h", "u1", 4), ("q", "u1", 16)], _q5_1),
-    8: _blocks("Q8_0", 32, [_D, ("q", "i1", 32)], _q8_0),
+    2: _blocks("Q4_0", 32, [_D, ("q", "u1", 16)], _q4_0, "q4_0", _four_bits),
+    3: _blocks("Q4_1", 32, [_D, _M, ("q", "u1", 16)], _q4_1, "q4_1", _four_bits),
+    6: _blocks(
+        "Q5_0",
+        32,
+        [_D, ("h", "u1", 4), ("q", "u1", 16)],
+        _q5_0,
+        "q8_0",
+        lambda b: _five_bits(b).view(np.int8) - np.int8(16),
+    ),
+    7: _blocks("Q5_1", 32, [_D, _M, ("h", "u1", 4), ("q", "u1", 16)], _q5_1, "q8_1", _five_bits),
+    8: _blocks("Q8_0", 32, [_D, ("q", "i1", 32)], _q8_0, "q8_0", lambda b: b["q"]),
     10: _blocks("Q2_K", 256, [("s", "u1", 16), ("q", "u1", 64), _D, _M], kquant.q2),
     11: _blocks("Q3_K", 256, [("h", "u1", 32), ("q", "u1", 64), ("s", "u1", 12), _D], kquant.q3),
     12: _blocks("Q4_K", 256, [_D, _M, ("s", "u1", 12), ("q", "u1", 128)], kquant.q4),

@@ -11,6 +11,8 @@ import hashlib
 import mmap
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from meganeura.errors import ImportFailure
-from meganeura.frontends.gguf.quant import ENCODINGS, Encoding, dequantise
+from meganeura.frontends.gguf.quant import ENCODINGS, Encoding, dequantise, packed
 from meganeura.ir.constants import ConstantData
 from meganeura.ir.types import DType, TensorType
 
@@ -141,11 +143,14 @@ class GgufFile:
     def array(self, name: str) -> np.ndarray:
         """The tensor's values as float32 (integers as int32), dequantised now; a new array of the tensor's shape."""
         info = self.info(name)
-        raw = np.frombuffer(self._map, np.uint8, info.nbytes, info.start)
-        values = dequantise(raw, info.encoding, name).reshape(info.shape)
-        del raw
+        with self._bytes(info) as raw:
+            return dequantise(raw, info.encoding, name).reshape(info.shape)
+
+    @contextmanager
+    def _bytes(self, info: TensorInfo) -> Iterator[np.ndarray]:
+        """A tensor's bytes, for as long as they are needed."""
+        yield np.frombuffer(self._map, np.uint8, info.nbytes, info.start)
         self._forget(info)
-        return values
 
     def info(self, name: str) -> TensorInfo:
         """The tensor's record; ImportFailure when the file has no such tensor."""
@@ -154,7 +159,7 @@ class GgufFile:
         return self.tensors[name]
 
     def constant(self, name: str) -> ConstantData:
-        """The tensor as a constant that is dequantised each time it is loaded."""
+        """The tensor as a constant that is dequantised each time it is loaded; matrices keep their packed form too."""
         info = self.info(name)
         if not info.encoding.known:
             raise ImportFailure(
@@ -163,7 +168,10 @@ class GgufFile:
                 remedy=f"use a file in one of {', '.join(e.name for e in ENCODINGS.values() if e.known)}",
             )
         dtype = DType.I32 if info.encoding.integer else DType.F32
-        return ConstantData(f"gguf:{self._identity}/{name}", TensorType(dtype, info.shape), lambda: self.array(name))
+        key, kind, pack = f"gguf:{self._identity}/{name}", TensorType(dtype, info.shape), None
+        if len(info.shape) == 2:
+            pack = packed(lambda: self._bytes(info), info.encoding, info.shape[0] * info.shape[1], key)
+        return ConstantData(key, kind, lambda: self.array(name), pack)
 
     def _forget(self, info: TensorInfo) -> None:
         # Pages already read count as this process' memory until the kernel is told that they may go.

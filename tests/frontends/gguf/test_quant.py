@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from meganeura.errors import ImportFailure
-from meganeura.frontends.gguf.quant import ENCODINGS, Encoding, dequantise
+from meganeura.frontends.gguf.quant import ENCODINGS, Encoding, dequantise, packed
+from meganeura.ir.packing import unpacked
 
 BY_NAME = {encoding.name: encoding for encoding in ENCODINGS.values()}
 
@@ -119,3 +122,23 @@ def test_integers_beyond_32_bits_and_unknown_encodings_are_refused() -> None:
         dequantise(np.array([2**40], "<i8").view(np.uint8), BY_NAME["I64"], "t")
     with pytest.raises(ImportFailure, match="type 99"):
         dequantise(np.zeros(4, np.uint8), Encoding("type 99", 1, 0), "t")
+
+
+@pytest.mark.parametrize("encoding", [e for e in ENCODINGS.values() if e.scheme is not None], ids=lambda e: e.name)
+def test_packing_keeps_every_value(encoding: Encoding) -> None:
+    """Random bytes, so every integer; factors down to the smallest that float16 has."""
+    generator = np.random.default_rng(1)
+    raw = generator.integers(0, 256, 300 * encoding.block_bytes, dtype=np.uint8)
+    assert encoding.layout is not None
+    blocks = raw.view(encoding.layout)
+    for factor in {"d", "m"} & set(encoding.layout.names or ()):
+        blocks[factor] = generator.standard_normal(300) * 10.0 ** generator.integers(-7, 4, 300)
+    form = packed(lambda: nullcontext(raw), encoding, 300 * 32, "t")
+    assert form is not None and form.words % 4 == 0
+    found = unpacked(form.load(), form.scheme, form.blocks)
+    assert np.array_equal(found, dequantise(raw, encoding, "t"))
+
+
+def test_other_encodings_are_not_packed() -> None:
+    names = {name for name, encoding in BY_NAME.items() if packed(lambda: nullcontext(np.empty(0)), encoding, 0, "t")}
+    assert names == {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"}
