@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meganeura.cli.app import main
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Shell, Typed
 from tests.cli.models import write_unsupported
 
 
@@ -87,7 +87,16 @@ LANGUAGE = [
 ]
 
 
-@pytest.mark.parametrize(("line", "word"), MODEL_FILES + INPUTS + DEVICES + LANGUAGE)
+@pytest.mark.parametrize(("line", "word"), INPUTS)
+def test_bad_arrays_are_refused(
+    files: dict[str, Path], line: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(line.format(**files).split())
+    streams = capsys.readouterr()
+    assert Typed(line, code, streams.out, streams.err).refused(word).out == ""
+
+
+@pytest.mark.parametrize(("line", "word"), MODEL_FILES + DEVICES + LANGUAGE)
 def test_is_refused_with_one_message(shell: Shell, files: dict[str, Path], line: str, word: str) -> None:
     typed = shell(line, **files).refused(word)
     assert typed.out == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -154,13 +155,14 @@ def test_a_mismatch_is_exit_code_one(
 # ---- language models ------------------------------------------------------------------------------------
 
 
-def test_generate_streams_text_and_tells_json(shell: Shell, decoder: Path) -> None:
+def test_generate_streams_text_and_tells_json(shell: Shell, decoder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = shell("generate {model} --prompt 'in the' --max-tokens 4 --json", model=decoder).done().json
     assert set(told) >= {"text", "token_ids", "prompt_tokens", "tokens_per_second"}
     assert 1 <= len(told["token_ids"]) <= 4 and told["prompt_tokens"] > 6 and told["tokens_per_second"] > 0
-    typed = shell("generate {model} --prompt 'in the' --max-tokens 4", model=decoder).done()
-    assert typed.out == told["text"] + "\n"
-    assert "generated" in typed.err
+    assert main(["generate", str(decoder), "--prompt", "in the", "--max-tokens", "4"]) == 0
+    streams = capsys.readouterr()
+    assert streams.out == told["text"] + "\n"
+    assert "generated" in streams.err
 
 
 def test_seeds_make_random_answers_repeatable(decoder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +180,9 @@ def test_the_contexts_end_is_an_error_after_the_text(shell: Shell, decoder: Path
     assert typed.out.endswith("\n")
 
 
-def test_chat_remembers_and_forgets(shell: Shell, decoder: Path) -> None:
+def test_chat_remembers_and_forgets(
+    shell: Shell, decoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = shell("chat {model} --max-tokens 3 --json", model=decoder, stdin="hi\n\nthe\n").done().json
     assert len(told["answers"]) == 2
     assert [message["role"] for message in told["messages"]] == ["user", "assistant"] * 2
