@@ -63,7 +63,7 @@ def _language_model(output: Output, device: Any, path: Any) -> tuple[dict[str, A
     answer = stream.result
     output.result(f"  {answer.prompt_tokens} prompt tokens, {answer.tokens_per_second:.1f} tokens/s after them")
     with output.step("compiling the same without optimisation, to compare"):
-        plain = LanguageModel.load(path, device=device, options=CompileOptions(optimize=False))
+        plain = LanguageModel.load(path, device=device, options=CompileOptions(optimize=False, weights="packed"))
         plain.runner.prepare(len(ids))
     ours: Any = language.runner
     theirs: Any = plain.runner

@@ -25,14 +25,14 @@ class Common:
     Attributes:
         output: where words go. device: index or part of a name, None for the best.
         optimize: whether rewrite rules are used. dims: values of symbolic dimensions by name.
-        weights: storage of weights on the device, "f32" or "f16". rules: paths of further rule files.
+        weights: storage of weights on the device, as in `CompileOptions`. rules: paths of further rule files.
     """
 
     output: Output = field(default_factory=Output)
     device: str | None = None
     optimize: bool = True
     dims: dict[str, int] = field(default_factory=dict)
-    weights: str = "f32"
+    weights: str = "packed"
     rules: tuple[str, ...] = ()
 
 
@@ -102,7 +102,11 @@ _DIM = click.option(
     help="Value of a symbolic dimension; repeatable.",
 )
 _WEIGHTS = click.option(
-    "--weights", type=click.Choice(["f32", "f16"]), default="f32", show_default=True, help="How weights are stored."
+    "--weights",
+    type=click.Choice(["packed", "f32", "f16"]),
+    default="packed",
+    show_default=True,
+    help="How the device stores weights; packed: quantised as in the file, float32 where they are not.",
 )
 _RULES = click.option("--rules", metavar="FILE", multiple=True, help="A further rule file (.egg); repeatable.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON value to stdout and nothing else there.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-TOLERANCE = {"f32": 1e-4, "f16": 1e-2}
+TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "packed": 1e-4}
 """Largest difference allowed, over the largest magnitude of the output, by the storage of the weights."""
 
 

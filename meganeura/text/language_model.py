@@ -55,11 +55,12 @@ class LanguageModel:
             device: a `Device`, the index or part of the name of an adapter, or None for the best.
             optimize: whether rewrite rules are used.
             context: rows of the key/value caches, at most the model's own context; None for 2048 or that.
-            options: further options of the compiler; `optimize=False` here or there turns rules off.
+            options: further options of the compiler; `optimize=False` here or there turns rules off. Without any,
+                weights stay in the file's quantised blocks: `weights="packed"`.
 
         Raises ImportFailure for a file that can't be used, DeviceError for a device that isn't there.
         """
-        options = options or CompileOptions()
+        options = options or CompileOptions(weights="packed")
         options = replace(options, optimize=optimize and options.optimize)
         file = DecoderFile(path, context)
         return LanguageModel(file, CompiledRunner(file, device, options))

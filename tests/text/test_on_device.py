@@ -36,11 +36,11 @@ def optimized(device: Device, tiny: DecoderFile) -> CompiledRunner:
     return CompiledRunner(tiny, device, CompileOptions())
 
 
-@pytest.fixture(scope="module", params=["optimized", "plain", "half"])
+@pytest.fixture(scope="module", params=["optimized", "plain", "half", "packed"])
 def runner(request: pytest.FixtureRequest, device: Device, tiny: DecoderFile) -> CompiledRunner:
     if request.param == "optimized":
         return request.getfixturevalue("optimized")
-    changes = {"plain": {"optimize": False}, "half": {"weights": "f16"}}[request.param]
+    changes = {"plain": {"optimize": False}, "half": {"weights": "f16"}, "packed": {"weights": "packed"}}[request.param]
     return CompiledRunner(tiny, device, replace(CompileOptions(), **changes))
 
 
@@ -111,6 +111,26 @@ def test_both_programs_share_weights_and_caches(optimized: CompiledRunner, tiny:
         assert memory["constant"] < 1.3 * 4 * held
 
 
+@pytest.mark.parametrize("encoding", ["Q4_0", "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_quantised_weights_stay_in_their_blocks(device: Device, tmp_path: Path, encoding: str, optimize: bool) -> None:
+    file = DecoderFile(write_tiny(tmp_path / "tiny.gguf", encoding=encoding, own_head=True), context=32)
+    runner = CompiledRunner(file, device, CompileOptions(optimize=optimize, weights="packed"))
+    expected = ReferenceRunner(file)
+    for got, want in (
+        (runner.prefill(PROMPT), expected.prefill(PROMPT)),
+        (runner.step(31, len(PROMPT)), expected.step(31, len(PROMPT))),
+    ):
+        assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
+    if optimize:
+        # Every matrix is there once, packed; a block takes one word of factors, and a word per bit of an integer.
+        matrices = [info for info in file.file.tensors.values() if len(info.shape) == 2]
+        words = sum((9 if i.encoding.name == "Q8_0" else 5) * i.shape[0] * i.shape[1] // 32 for i in matrices)
+        vectors = sum(i.shape[0] for i in file.file.tensors.values() if len(i.shape) == 1)
+        tables = 2 * 32 * file.config.rotary // 2
+        assert 4 * words <= runner.session.memory()["constant"] <= 4 * (words + vectors + tables + 256)
+
+
 @pytest.mark.parametrize("optimize", [True, False])
 def test_working_memory_does_not_grow_with_the_layers(device: Device, tmp_path: Path, optimize: bool) -> None:
     def temporary(layers: int) -> int:
@@ -141,5 +161,7 @@ def test_smollm2_gives_its_known_answer(device: Device) -> None:
     assert result.token_ids == PARIS and result.prompt_tokens == 37
     assert "".join(pieces) == result.text == "The capital of France is Paris."
     assert result.stop_reason == "end"
+    assert isinstance(model.runner, CompiledRunner)
+    assert model.runner.session.memory()["constant"] < 100e6
     raw = model.generate(FRANCE, raw=True, max_tokens=3)
     assert raw.token_ids == (2,) and raw.text == ""
