@@ -186,9 +186,9 @@ def test_chat_remembers_and_forgets(
     told = shell("chat {model} --max-tokens 3 --json", model=decoder, stdin="hi\n\nthe\n").done().json
     assert len(told["answers"]) == 2
     assert [message["role"] for message in told["messages"]] == ["user", "assistant"] * 2
-    forgot = (
-        shell("chat {model} --max-tokens 3 --json", model=decoder, stdin="hi\n/reset\nthe\n/exit\nno\n").done().json
-    )
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\n/reset\nthe\n/exit\nno\n"))
+    assert main(["chat", str(decoder), "--max-tokens", "3", "--json"]) == 0
+    forgot = json.loads(capsys.readouterr().out)
     assert len(forgot["answers"]) == 2 and len(forgot["messages"]) == 2
 
 
