@@ -7,8 +7,8 @@ from meganeura.codegen.quantised import fields
 from meganeura.codegen.template import render_template
 from meganeura.facts import DeviceFacts
 from meganeura.ir.packing import BLOCK
-from meganeura.lower.matmul import Columns
 from meganeura.lower.matmul_problem import Problem
+from meganeura.lower.matmul_schedules import Columns
 
 
 def render_columns(problem: Problem, schedule: Columns, facts: DeviceFacts) -> tuple[int, str]:

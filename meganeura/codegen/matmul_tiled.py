@@ -5,8 +5,8 @@ from __future__ import annotations
 from meganeura.codegen.matmul_operands import lines, operands, row_mode
 from meganeura.codegen.template import render_template
 from meganeura.facts import DeviceFacts
-from meganeura.lower.matmul import Tiled
 from meganeura.lower.matmul_problem import Problem
+from meganeura.lower.matmul_schedules import Tiled
 
 
 def render_tiled(problem: Problem, schedule: Tiled, facts: DeviceFacts) -> tuple[int, str]:

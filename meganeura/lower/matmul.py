@@ -1,10 +1,4 @@
-"""Matrix products: the kernel value, the schedules it can run by, and the choice among them.
-
-Five methods compute the same sums. `simple` gives each thread one element and takes anything. `vector` lets a
-team of lanes walk along k together and is for a few rows against weights stored [n, k]. `blocked` keeps a block
-of rows by four columns per lane in registers, without barriers, for CPU adapters. `tiled` stages tiles in
-workgroup memory, for GPUs. `columns` is for a few rows against weights in quantised blocks, on CPU adapters.
-"""
+"""Matrix products: the kernel value, and the choice among the schedules that it can run by."""
 
 from __future__ import annotations
 
@@ -17,102 +11,9 @@ from meganeura.facts import DeviceFacts
 from meganeura.ir.op import Op
 from meganeura.ir.types import DType, TensorType
 from meganeura.lower.matmul_problem import Problem, problem_of
+from meganeura.lower.matmul_schedules import Blocked, Columns, Schedule, Simple, Tiled, Vector
 from meganeura.lower.schedule import Kernel, Operand
 from meganeura.options import CompileOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Simple:
-    """One thread per output element, walking along k; any dtype, any strides."""
-
-    name: ClassVar[str] = "simple"
-    width: int = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """Teams of lanes that walk along k together, each team computing `columns` columns of every row.
-
-    Attributes:
-        team: lanes of a team. teams: teams per workgroup. columns: columns per team.
-        subgroups: a team is a subgroup, and sums its lanes without workgroup memory.
-        unroll: steps along k whose loads are under way together.
-    """
-
-    name: ClassVar[str] = "vector"
-    team: int
-    teams: int
-    columns: int
-    subgroups: bool
-    unroll: int = 1
-
-    @property
-    def workgroup_memory(self) -> int:
-        """Bytes for partial sums."""
-        return 0 if self.subgroups else self.team * self.teams * 4
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """Registers only: each lane owns four columns and all `rows` rows of a block.
-
-    Attributes:
-        rows: rows per workgroup. lanes: lanes of the workgroup, so that it covers `4 * lanes` columns.
-        subgroups: the workgroup is one subgroup; each lane loads another row of a, and rows are broadcast.
-    """
-
-    name: ClassVar[str] = "blocked"
-    rows: int
-    lanes: int
-    subgroups: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Tiled:
-    """Tiles of both operands in workgroup memory, a block of the output in each thread's registers.
-
-    Attributes:
-        rows, columns: of the output tile. step: length of the tiles along k.
-        thread_rows, thread_columns: of a thread's block; multiples of 4.
-        parts: groups of threads that share the sums along k and add up at the end.
-        unroll: steps along k written out one after another; divides `step`.
-    """
-
-    name: ClassVar[str] = "tiled"
-    rows: int
-    columns: int
-    thread_rows: int
-    thread_columns: int
-    step: int = 16
-    parts: int = 1
-    unroll: int = 16
-
-    @property
-    def threads(self) -> int:
-        """Threads per workgroup."""
-        return self.rows // self.thread_rows * (self.columns // self.thread_columns) * self.parts
-
-    def workgroup_memory(self, gated: bool) -> int:
-        """Bytes of the tiles of all parts."""
-        return self.parts * self.step * (self.rows + self.columns * (1 + gated)) * 4
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Each lane owns `columns` columns of weights in quantised blocks, and takes a block at a time.
-
-    Attributes:
-        lanes: lanes of the workgroup. columns: columns of a lane.
-        subgroups: the workgroup is one subgroup; lanes load different parts of a row and broadcast them.
-    """
-
-    name: ClassVar[str] = "columns"
-    lanes: int
-    columns: int
-    subgroups: bool
-
-
-Schedule = Simple | Vector | Blocked | Tiled | Columns
 
 
 @dataclass(frozen=True)
@@ -204,7 +105,8 @@ def _vector(problem: Problem, facts: DeviceFacts) -> Schedule | None:
     # because there are only so many workgroups in flight.
     many = problem.n * problem.batches >= _MANY_COLUMNS
     team, teams = (lanes, 4 if many else 1) if subgroups else (32, 2) if many else (64, 1)
-    columns = 2 if many and problem.b.dtype is DType.F16 and problem.m == 1 else 1
+    small = problem.b.dtype is DType.F16 or problem.b.packing is not None
+    columns = 2 if many and small and problem.m == 1 else 1
     schedule = Vector(team, teams, columns, subgroups, unroll=max(1, 4 // (problem.m * columns)))
     fits = team * teams <= facts.limits.max_invocations and (
         schedule.workgroup_memory <= facts.limits.max_workgroup_memory
@@ -243,8 +145,14 @@ def _columns(problem: Problem, facts: DeviceFacts) -> Schedule | None:
         return None
     if lanes > facts.limits.max_invocations:
         return None
-    kept = problem.m * (1 if problem.gate is None else 2)
-    return Columns(lanes, max(1, 4 // kept), facts.subgroup_size > 0)
+    # On a GPU lanes take turns, and loads of one address are one load: more lanes are worth more than wider ones.
+    columns = max(1, min(4, 8 // _sums(problem))) if facts.is_cpu else 1
+    return Columns(lanes, columns, facts.subgroup_size > 0)
+
+
+def _sums(problem: Problem) -> int:
+    """Sums per column."""
+    return problem.m * (1 if problem.gate is None else 2)
 
 
 def _tiled(problem: Problem, facts: DeviceFacts) -> Schedule | None:
@@ -289,8 +197,9 @@ SCHEDULES: dict[str, Callable[[Problem, DeviceFacts], Schedule | None]] = {
 """Per schedule name, its parameters for a problem on a device, or None where it is not possible."""
 
 _VECTOR_ROWS = 16
-_COLUMNS_ROWS = 4
+_COLUMN_SUMS = 4
 _MANY_COLUMNS = 8192
+_LANE_COLUMNS = 32768
 _BLOCK_ROWS = 40
 _BUSY_BLOCKS = 8
 _UNITS = 132
@@ -313,7 +222,8 @@ def _choose(problem: Problem, facts: DeviceFacts) -> tuple[Problem, Schedule | N
         return problem, _simple(problem, facts)
     if problem.gate is None and problem.n < min(problem.m, 4) and problem.b.packing is None:
         problem = problem.swapped()
-    if facts.is_cpu and problem.whole_blocks and problem.m <= _COLUMNS_ROWS:
+    few = _sums(problem) <= _COLUMN_SUMS if facts.is_cpu else problem.m == 1 and problem.n >= _LANE_COLUMNS
+    if few and problem.whole_blocks:
         schedule = _columns(problem, facts)
         if schedule is not None:
             return problem, schedule

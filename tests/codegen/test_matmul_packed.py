@@ -122,7 +122,7 @@ def test_rows_and_columns_of_the_packed_tensor(device: Device, method: str) -> N
 
 
 def test_no_subgroups_and_folded_grid(device: Device) -> None:
-    limits = replace(device.facts.limits, max_workgroups=3)
+    limits = replace(device.facts.limits, max_workgroups=3 if device.facts.is_cpu else 8)
     for facts in (replace(device.facts, subgroup_size=0), replace(device.facts, limits=limits)):
         for method in ("columns", "blocked", "vector"):
             check(
@@ -140,15 +140,20 @@ def test_schedules_of_other_devices(device: Device, schedule: object) -> None:
     check(device, op, x, weight, method="simple", schedule=schedule)
 
 
-def test_choice_for_a_software_adapter() -> None:
-    facts = DeviceFacts(name="cpu", kind="cpu", subgroup_size=8)
+def test_choice_of_schedule() -> None:
+    cpu = DeviceFacts(name="cpu", kind="cpu", subgroup_size=8)
+    gpu = DeviceFacts(name="gpu", kind="discrete", subgroup_size=32)
 
-    def chosen(m: int) -> str:
-        x, weight = Operand.contiguous(TensorType(F32, (m, 64))), weights(SCHEMES["q4_1"], 2, 64).operand
-        output = TensorType(F32, (m, 2))
+    def chosen(facts: DeviceFacts, m: int, n: int) -> str:
+        packing = Packing(SCHEMES["q4_1"], n * 2)
+        x, weight = Operand.contiguous(TensorType(F32, (m, 64))), Operand(F32, Layout.contiguous((n, 64)), packing)
+        output = TensorType(F32, (m, n))
         return matmul_kernel(MatMul(transpose_b=True), (x, weight), output, facts, CompileOptions()).schedule.name
 
-    assert (chosen(1), chosen(64)) == ("columns", "blocked")
+    # A matrix times few columns is not turned round: only the right operand may be packed.
+    assert [chosen(cpu, m, 2) for m in (1, 4, 5, 64)] == ["columns", "columns", "blocked", "blocked"]
+    assert [chosen(gpu, m, 2) for m in (1, 64)] == ["vector", "tiled"]
+    assert [chosen(gpu, m, 49152) for m in (1, 64)] == ["columns", "tiled"]
 
 
 def test_templates_are_valid_as_they_stand(device: Device) -> None:
