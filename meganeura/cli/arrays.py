@@ -20,7 +20,7 @@ INPUT = click.option(
     type=Binding(click.Path(path_type=Path), "NAME=FILE.npy"),
     multiple=True,
     callback=once_each,
-    help="An input's array; repeatable.",
+    help="An input's array, or an .npz archive that has one of its name; repeatable.",
 )
 
 
@@ -42,9 +42,20 @@ def load_arrays(files: Mapping[str, Path], types: Mapping[str, TensorType]) -> d
         except (OSError, ValueError, EOFError) as error:
             raise InputError(f"{path} is not a .npy file of numbers", source=name) from error
         if not isinstance(array, np.ndarray):  # an .npz archive
-            raise InputError(f"{path} holds several arrays", source=name, remedy="save one with numpy.save")
+            array = _from_archive(array, name, path)
         arrays[name] = array
     return arrays
+
+
+def _from_archive(archive: Any, name: str, path: Path) -> np.ndarray:
+    with archive:
+        if name not in archive.files:
+            known = ", ".join(archive.files) or "none"
+            raise InputError(f"{path} holds no array {name!r}", source=name, remedy=f"its arrays are {known}")
+        try:
+            return archive[name]
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(f"{path} is damaged, or holds no numbers", source=name) from error
 
 
 def save_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Path]:

@@ -17,10 +17,10 @@ import click
 import numpy as np
 
 from meganeura import __version__
-from meganeura.cli.compare import TOLERANCE, difference
 from meganeura.cli.measure import side_by_side
 from meganeura.cli.options import Common, Number, common_options, find_model
 from meganeura.errors import DeviceError, InputError
+from meganeura.reference.compare import TOLERANCE, difference
 
 _PROMPT, _KEYS = 128, 128
 _MEMORY_CONTEXT = 2048

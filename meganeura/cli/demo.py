@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from meganeura.cli.compare import TOLERANCE
 from meganeura.cli.explain import show_report
 from meganeura.cli.generate import answer_fields, show_stream
 from meganeura.cli.measure import Comparison, compare_programs
 from meganeura.cli.options import Common, common_options, find_model
 from meganeura.cli.output import Output
+from meganeura.reference.compare import TOLERANCE
 
 QUESTION = "What is the capital of France?"
 _SENTENCES, _LENGTH = 1, 64

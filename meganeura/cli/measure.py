@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from meganeura.cli.compare import Difference, difference
+from meganeura.reference.compare import Difference, difference
 from meganeura.report import CompileReport
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from meganeura.cli import bench
 from meganeura.cli.app import main
-from meganeura.cli.compare import Difference
+from meganeura.reference.compare import Difference
 from tests.cli.conftest import Shell
 
 

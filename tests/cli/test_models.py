@@ -11,10 +11,10 @@ import pytest
 
 from meganeura.cli import verify
 from meganeura.cli.app import main
-from meganeura.cli.compare import Difference
 from meganeura.frontends import load
 from meganeura.ir.text import parse_graph
 from meganeura.reference import evaluate
+from meganeura.reference.compare import Difference
 from tests.cli.conftest import Shell
 from tests.cli.models import VOCABULARY, WIDTH
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from meganeura.cli.arrays import load_arrays, save_arrays
-from meganeura.cli.compare import difference
 from meganeura.cli.invent import index_bounds, invent_inputs
 from meganeura.cli.measure import side_by_side
 from meganeura.cli.opt import PHASES
@@ -20,6 +19,7 @@ from meganeura.frontends import load
 from meganeura.frontends.gguf.model import DecoderFile
 from meganeura.ir.graph import Graph
 from meganeura.ir.types import DType, TensorType
+from meganeura.reference.compare import difference
 from tests.cli.models import VOCABULARY
 
 
