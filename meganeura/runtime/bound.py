@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from meganeura.runtime.profile import profile_steps
 from meganeura.runtime.recording import Step
 from meganeura.runtime.session import Resident, Session
 from meganeura.runtime.staging import Staging
+from meganeura.runtime.trace import Traced, trace_steps
 
 _RING_BYTES = 1 << 20
 """Programs with outputs up to this size get two staging buffers, so that two calls may be under way."""
@@ -207,3 +208,8 @@ class BoundProgram:
             totals[buffer.role] = totals.get(buffer.role, 0) + resident.bound
         totals["staging"] = sum(s.nbytes for s in self._staging)
         return totals
+
+    def trace(self, inputs: Mapping[str, Any]) -> Iterator[Traced]:
+        """Run once, dispatch by dispatch, and give what each read and wrote; slow, for finding faults."""
+        self._write(inputs)
+        return trace_steps(self.session.device, self.program.plan, self._steps, self._residents)

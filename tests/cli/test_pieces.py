@@ -93,15 +93,24 @@ def test_saved_arrays_keep_apart_and_load_again(tmp_path: Path) -> None:
     assert all(np.array_equal(loaded[name], arrays[name]) for name in arrays)
 
 
-def test_archives_and_objects_are_no_inputs(tmp_path: Path) -> None:
+def test_an_archive_gives_the_array_of_the_inputs_name(tmp_path: Path) -> None:
+    types = {name: TensorType(DType.F32, (2,)) for name in ("a/b", "y")}
+    archive = tmp_path / "x.npz"
+    np.savez(archive, **{"a/b": np.ones(2), "other": np.zeros(3)})
+    assert np.array_equal(load_arrays({"a/b": archive}, types)["a/b"], np.ones(2))
+    with pytest.raises(InputError, match="'y'.*a/b, other"):
+        load_arrays({"y": archive}, types)
+
+
+def test_objects_are_no_inputs(tmp_path: Path) -> None:
     types = {"x": TensorType(DType.F32, (2,))}
-    archive, objects = tmp_path / "x.npz", tmp_path / "o.npy"
-    np.savez(archive, x=np.ones(2))
+    objects, archive = tmp_path / "o.npy", tmp_path / "o.npz"
     np.save(objects, np.array([{}], object), allow_pickle=True)
-    with pytest.raises(InputError, match="several arrays"):
-        load_arrays({"x": archive}, types)
     with pytest.raises(InputError, match="of numbers"):
         load_arrays({"x": objects}, types)
+    np.savez(archive, x=np.array([{}], object))
+    with pytest.raises(InputError, match="no numbers"):
+        load_arrays({"x": archive}, types)
 
 
 def test_calls_take_turns() -> None:
