@@ -99,13 +99,13 @@ def instrument(rule: RuleInfo, vocabulary: Vocabulary, ruleset: str) -> list[str
     commands: list[str] = []
     count = 0
     for form in rule.commands:
-        for body, actions in _directions(form, rule):
+        for body, actions in directions(form, rule):
             commands += _commands(body, actions, vocabulary, f"{rule.name}#{count}", ruleset)
             count += 1
     return commands
 
 
-def _directions(form: Form, rule: RuleInfo) -> list[tuple[list[Sexpr], list[Sexpr]]]:
+def directions(form: Form, rule: RuleInfo) -> list[tuple[list[Sexpr], list[Sexpr]]]:
     """Body and actions of a command; a rewrite's are `(= _root L) F...` and `(union _root R)`."""
     items = list(form.items[1:])
     options: dict[str, Sexpr | None] = {}

@@ -26,6 +26,8 @@ from meganeura.errors import RuleError
 from meganeura.resources import resource_dir
 
 SOUNDNESS = ("exact", "reassociating", "approximate")
+ALLOWANCES = ("signed-zero", "nan-to-zero", "non-finite", "overflow")
+"""What a rule may say it does not keep (see `RuleInfo`)."""
 _HEADER = re.compile(r"^;;\s?(?P<indent>\s*)(?:(?P<key>[a-z]+):)?\s*(?P<text>.*)$")
 _RULE_COMMANDS = ("rewrite", "birewrite", "rule")
 _DECLARATIONS = ("relation", "function", "constructor")
@@ -40,6 +42,9 @@ class RuleInfo:
             in exact arithmetic and in rounding), "reassociating" (same real number, rounding may differ) or
             "approximate". why: a sentence. guards: what must hold, in words.
         file, line: where its header stands. commands: its egglog commands.
+        allows: what its soundness leaves out: "signed-zero", a zero may change its sign; "nan-to-zero", NaN may
+            become zero; "non-finite", inputs and results are finite numbers; "overflow", values stay far from the
+            limits of their types.
     """
 
     name: str
@@ -50,6 +55,7 @@ class RuleInfo:
     file: str
     line: int
     commands: tuple[Form, ...]
+    allows: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -191,7 +197,7 @@ def _headers(text: str, source: str) -> list[tuple[int, dict[str, str]]]:
         elif match["key"] == "rule":
             found.append((number, {"rule": match["text"].strip()}))
             key = "rule"
-        elif key and match["key"] in ("group", "soundness", "why", "guards") and len(match["indent"]) < 2:
+        elif key and match["key"] in ("group", "soundness", "why", "guards", "allows") and len(match["indent"]) < 2:
             key = match["key"]
             if key in found[-1][1]:
                 raise RuleError(f"{key!r} is given twice", source=f"{source}:{number}")
@@ -202,7 +208,7 @@ def _headers(text: str, source: str) -> list[tuple[int, dict[str, str]]]:
             raise RuleError(
                 f"a header line that is not understood: {line!r}",
                 source=f"{source}:{number}",
-                remedy="the keys are rule, group, soundness, why, guards; indent continued text",
+                remedy="the keys are rule, group, soundness, why, guards, allows; indent continued text",
             )
     return found
 
@@ -218,9 +224,14 @@ def _rule(fields: dict[str, str], forms: tuple[Form, ...], source: str, line: in
         )
     if not fields.get("why"):
         raise RuleError(f"rule {name} does not say why", source=place, remedy="add a `;; why:` line")
-    return RuleInfo(
-        name, fields.get("group") or stem, soundness, fields["why"], fields.get("guards", ""), source, line, forms
-    )
+    allows = tuple(fields.get("allows", "").replace(",", " ").split())
+    for word in allows:
+        if word not in ALLOWANCES:
+            raise RuleError(
+                f"rule {name}: allows {word!r} is not known", source=place, remedy=f"use {', '.join(ALLOWANCES)}"
+            )
+    group = fields.get("group") or stem
+    return RuleInfo(name, group, soundness, fields["why"], fields.get("guards", ""), source, line, forms, allows)
 
 
 def _purpose(text: str, starts: list[int]) -> str:
