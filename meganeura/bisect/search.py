@@ -189,8 +189,9 @@ def _memory(setting: Setting, case: Case, variant: Variant, seconds: float, tell
         hints.append(frozenset(source for dispatch in between for source in dispatch.sources))
 
     def fails(candidate: Case) -> bool:
-        found, wrong, _, _ = _shares_wrongly(setting, candidate, setting.variant(candidate.graph, fused))
-        return wrong and (found is not None or conflict is None)
+        found, wrong, _, message = _shares_wrongly(setting, candidate, setting.variant(candidate.graph, fused))
+        # A wrong result shows more than a program that is refused.
+        return wrong and bool(message) == bool(refused) and (found is not None or conflict is None)
 
     summary = _conflict_words(conflict, variant)
     finding = Finding("memory", variant.name, summary, *(worst or ("", None)), conflict=conflict)
