@@ -156,8 +156,8 @@ def _computes_wrongly(setting: Setting, case: Case, fused: bool, refused: bool) 
 def _kernel_words(kernel: WrongKernel, variant: Variant) -> str:
     how = f" ({kernel.schedule})" if kernel.schedule else ""
     return (
-        f"the {kernel.family} kernel {kernel.label}{how}, dispatch {kernel.index} of {kernel.count} of the "
-        f"{variant.name} program, does not compute {kernel.op} of the inputs it got"
+        f"the {kernel.family} kernel {kernel.label}{how}, number {kernel.index} of the "
+        f"{kernel.count} dispatches of the {variant.name} program, does not compute {kernel.op} of the inputs it got"
     )
 
 
@@ -168,8 +168,9 @@ def _stray_words(stray: WrongKernel | None, variant: Variant) -> str:
             "or named wrongly, or rounding differs from call to call"
         )
     return (
-        f"every kernel of the {variant.name} program computes its op, but from {stray.label}, dispatch {stray.index} "
-        f"of {stray.count}, on the values are off: lowering handed it wrong tensors, or rounding grows there"
+        f"every kernel of the {variant.name} program computes its op, but from {stray.label}, number {stray.index} "
+        f"of the {stray.count} dispatches, on the values are off: lowering handed it wrong tensors, or rounding grows "
+        "there"
     )
 
 

@@ -16,7 +16,7 @@ from meganeura.bisect.setting import Case
 from meganeura.errors import InputError
 from meganeura.ir.text import format_graph
 
-GRAPH, INPUTS = "graph.txt", "inputs.npz"
+GRAPH, INPUTS, KERNEL = "graph.txt", "inputs.npz", "kernel.wgsl"
 _INLINE = 1 << 30
 """Constants are written out: the text form reads no other file."""
 
@@ -31,7 +31,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write_cases(folder: Path, findings: Mapping[str, Sequence[Finding]]) -> list[tuple[Finding, Path]]:
-    """Write the graph and inputs of every finding that has them; all of them or nothing.
+    """Write the graph and inputs of every finding that has them, and a wrong kernel's WGSL; all of it or nothing.
 
     Args:
         folder: made; must not exist, or be empty. One case lies in it, several in folders of their own inside.
@@ -44,20 +44,20 @@ def write_cases(folder: Path, findings: Mapping[str, Sequence[Finding]]) -> list
     """
     check_folder(folder)
     several = [(name, f) for name, group in findings.items() for f in group if f.case is not None]
-    folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    target = folder.absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
     written: list[tuple[Finding, Path]] = []
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         for number, (name, finding) in enumerate(several, 1):
             inner = "" if len(several) == 1 else f"{number}-{_stem(name)}-{finding.stage}"
             if finding.case is not None:
-                _write(building / inner, finding.case, finding.summary)
+                _write(building / inner, finding.case, finding)
                 written.append((finding, folder / inner))
         building.chmod(0o755)  # mkdtemp's folders are private
-        if folder.exists():
-            folder.rmdir()
-        building.rename(folder)
+        if target.exists():
+            target.rmdir()
+        building.rename(target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
@@ -73,9 +73,11 @@ def replay_command(finding: Finding, folder: Path, flags: Sequence[str] = ()) ->
     return shlex.join([*parts, *flags])
 
 
-def _write(folder: Path, case: Case, summary: str) -> None:
+def _write(folder: Path, case: Case, finding: Finding) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(f"# {line}\n" for line in summary.splitlines())
+    lines = "".join(f"# {line}\n" for line in finding.summary.splitlines())
+    if finding.kernel is not None:
+        (folder / KERNEL).write_text(finding.kernel.wgsl, encoding="utf-8")
     (folder / GRAPH).write_text(lines + format_graph(case.graph, _INLINE), encoding="utf-8")
     with (folder / INPUTS).open("wb") as file:
         np.savez(file, **{name: np.asarray(array) for name, array in case.values.items()})  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any
 
 from meganeura.bisect import Case, Conflict, Finding, Setting, WrongKernel, bisect, replay_command, write_cases
 from meganeura.cli.options import Common
+from meganeura.egraph.rulefile import RuleInfo
 from meganeura.ir.text import format_graph
 
 _SHOWN_LINES = 40
@@ -37,6 +38,7 @@ def report(
         findings[name] = bisect(setting, case, seconds, lambda text, name=name: output.notice(f"{name}: {text} ..."))
     written = write_cases(folder, findings) if folder is not None and any(findings.values()) else []
     commands = {id(finding): replay_command(finding, place, _flags(common)) for finding, place in written}
+    rules = {rule.name: rule for rule in setting.book.rules}
     told: list[dict[str, Any]] = []
     for name, group in findings.items():
         for finding in group:
@@ -45,15 +47,16 @@ def report(
             if finding.case is not None and command is None:
                 fields["graph"] = format_graph(finding.case.graph)
             told.append(fields)
-            output.result("\n" + "\n".join(_lines(name, finding, command)))
+            output.result("\n" + "\n".join(_lines(name, finding, command, rules)))
         if not group:
             told.append({"model": name, "stage": None, "summary": _NOTHING})
             output.result(f"\n{name}: {_NOTHING}")
     return told
 
 
-def _lines(name: str, finding: Finding, command: str | None) -> list[str]:
+def _lines(name: str, finding: Finding, command: str | None, rules: Mapping[str, RuleInfo]) -> list[str]:
     lines = [f"{name}: {finding.summary}"]
+    lines += [f"  {rule} ({rules[rule].place}): {rules[rule].why}" for rule in finding.rules]
     if finding.apart is not None:
         lines.append(f"  seen in {finding.worst}: {finding.apart.max_rel:.2e} of its largest magnitude")
     if finding.kernel is not None:
@@ -64,13 +67,16 @@ def _lines(name: str, finding: Finding, command: str | None) -> list[str]:
     if finding.case is not None:
         graph = finding.case.graph
         lines.append(f"  {finding.nodes} nodes shrunk to {len(graph.nodes)}:")
-        text = format_graph(graph).splitlines()
-        hidden = len(text) - _SHOWN_LINES
-        lines += [f"    {line}" for line in text[:_SHOWN_LINES]]
-        if hidden > 0:
-            lines.append(f"    ... and {hidden} more lines")
+        lines += _shown(format_graph(graph))
         lines.append(f"  see it again: {command}" if command else "  keep it: --write FOLDER")
     return lines
+
+
+def _shown(text: str) -> list[str]:
+    lines = text.strip().splitlines()
+    hidden = len(lines) - _SHOWN_LINES
+    shown = [f"    {line}" for line in lines[:_SHOWN_LINES]]
+    return [*shown, f"    ... and {hidden} more lines (see --write, --json)"] if hidden > 0 else shown
 
 
 def _kernel_lines(kernel: WrongKernel) -> list[str]:
@@ -84,9 +90,8 @@ def _kernel_lines(kernel: WrongKernel) -> list[str]:
         lines.append(f"  from {' '.join(kernel.sources)}")
     if kernel.rules:
         lines.append(f"  by {' '.join(kernel.rules)}")
-    text = kernel.wgsl.strip().splitlines()
-    lines += ["  its WGSL:", *(f"    {line}" for line in text)]
-    return lines
+    # What comes before the entry point is bindings and functions.
+    return [*lines, "  its WGSL:", *_shown(kernel.wgsl[max(kernel.wgsl.find("@compute"), 0) :])]
 
 
 def _conflict_lines(conflict: Conflict) -> list[str]:
@@ -106,5 +111,5 @@ def _flags(common: Common) -> list[str]:
     flags += [] if common.optimize else ["--no-optimize"]
     flags += [] if common.weights == "packed" else ["--weights", common.weights]
     for path in common.rules:
-        flags += ["--rules", str(Path(path).absolute())]
+        flags += ["--rules", path]
     return flags
