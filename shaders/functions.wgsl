@@ -203,6 +203,21 @@ fn remainder_u32(a: u32, b: u32) -> u32 {
     return select(a - b * divide_u32(a, b), 0u, b == 0u);
 }
 
+// The nearest float16, ties to even. In integers: drivers drop a conversion there and back, packed or not.
+fn rounded_to_f16(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x477ff000u) {
+        // 65520 and beyond become infinite; NaN stays.
+        return select(bitcast<f32>((bits & 0x80000000u) | 0x7f800000u), x, magnitude > 0x7f800000u);
+    }
+    if (magnitude < 0x38800000u) {
+        // Below 2**-14: multiples of 2**-24.
+        return round(x * 16777216.0) * 5.9604645e-8;
+    }
+    return bitcast<f32>((bits + 0xfffu + ((bits >> 13u) & 1u)) & 0xffffe000u);
+}
+
 // Truncating, saturating conversion; NaN becomes 0.
 fn to_i32(x: f32) -> i32 {
     let inside = i32(clamp(x, -2147483648.0, 2147483520.0));

@@ -106,9 +106,8 @@ def select_expression(condition: str, a: str, b: str) -> str:
 def cast_expression(x: str, source: DType, target: DType) -> str:
     """`x` converted as the `cast` op has it; to f16 it is rounded to that precision and stays an f32."""
     if target is F16:
-        # Through the bits: drivers drop a conversion to f16 and back as if it were exact.
         wide = cast_expression(x, source, F32)
-        return x if source is F16 else f"unpack2x16float(pack2x16float(vec2<f32>({wide}, 0.0))).x"
+        return x if source is F16 else f"rounded_to_f16({wide})"
     if _family(source) is _family(target):
         return x
     return _CASTS[_family(source), target].format(x=_atom(x))
@@ -174,7 +173,7 @@ def _library() -> dict[str, str]:
 
 def _all_forms(name: str) -> str:
     if name == "cast":
-        return "to_i32 to_u32"
+        return "to_i32 to_u32 rounded_to_f16"
     if name == "full":
         return "from_bits"
     forms = _UNARY.get(name) or _BINARY.get(name) or name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from meganeura.codegen import quantised
@@ -192,19 +193,23 @@ class _Body:
     def _concat(self, node: Node, operands: Sequence[Node], at: tuple[Index, ...]) -> str:
         axis = node.op.axis  # type: ignore[attr-defined]
         sizes = [o.tensor_type.dims[axis] for o in operands]
+        ends = list(itertools.accumulate(sizes))
+        parts = [part for part in zip(operands, sizes, ends, strict=True) if _may_reach(at[axis], *part[1:])]
+        if len(parts) == 1:
+            # The coordinate is known well enough, and with a part that can't be met goes its arithmetic.
+            operand, size, end = parts[0]
+            inner = weighted_sum([(at[axis], 1)], size - end)
+            return self._value(operand, (*at[:axis], inner, *at[axis + 1 :]))
         along = self._index(at[axis])
         name = self._name("v")
         self._line(f"var {name}: {register_type(node.tensor_type.dtype)};")
-        start = 0
-        parts = [(o, size) for o, size in zip(operands, sizes, strict=True) if size]
-        for number, (operand, size) in enumerate(parts):
+        for number, (operand, size, end) in enumerate(parts):
             last = number == len(parts) - 1
-            self._open("else" if last and number else f"{'else ' if number else ''}if ({along} < {start + size}u)")
-            inner = self._restricted(at[axis], -start, size)
+            self._open("else" if last and number else f"{'else ' if number else ''}if ({along} < {end}u)")
+            inner = self._restricted(at[axis], size - end, size)
             value = self._value(operand, (*at[:axis], inner, *at[axis + 1 :]))
             self._line(f"{name} = {value};")
             self._close()
-            start += size
         return name
 
     def _restricted(self, index: Index, shift: int, bound: int) -> Index:
@@ -217,6 +222,8 @@ class _Body:
         name = self._name("v")
         shape = list(operand.tensor_type.dims)
         fill = literal_expression(op.value, node.tensor_type.dtype)  # type: ignore[attr-defined]
+        if not all(_may_reach(i, size, low + size) for i, low, size in zip(at, op.low, shape, strict=True)):  # type: ignore[attr-defined]
+            return fill
         self._line(f"var {name}: {register_type(node.tensor_type.dtype)} = {fill};")
         tests, inner = [], list(at)
         for axis, (low, high, size) in enumerate(zip(op.low, op.high, shape, strict=True)):  # type: ignore[attr-defined]
@@ -250,6 +257,13 @@ class _Body:
 
 def _stored(operand: Operand) -> str:
     return storage_type(operand.dtype) if operand.packing is None else "u32"
+
+
+def _may_reach(index: Index, size: int, end: int) -> bool:
+    """Whether an index can lie in the `size` places before `end`."""
+    if isinstance(index, Literal):
+        return end - size <= index.value < end
+    return size > 0 and index.bound > end - size
 
 
 def _loaded(element: str, operand: Operand) -> str:

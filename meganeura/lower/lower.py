@@ -55,9 +55,11 @@ class _Lowering:
     def run(self) -> Plan:
         inputs = [self._leaf(name, node, "input") for name, node in self.graph.inputs.items()]
         states = [self._leaf(name, node, "state") for name, node in self.graph.states.items()]
-        # Kernels in graph order keep related work together; pointwise nodes follow on demand.
+        # In graph order whatever is stored at all finds its operands stored; the rest follows on demand.
         for node in self.graph.nodes:
-            if not is_pointwise(node.op) and node.op.name not in ("input", "state", "constant", "proj"):
+            if node.op.name in ("input", "state", "constant", "proj"):
+                continue
+            if not is_pointwise(node.op) or (self._locate(node) is None and self.cutter.stored(node)):
                 self._store(node)
         outputs = [self._output(name, self.graph.nodes[root]) for name, root in self.graph.outputs.items()]
         for name, root in self.graph.updates.items():

@@ -33,6 +33,7 @@ class RegionCutter:
         self._forced: set[int] = set()
         self._stored = self._demanded() if fuse else set()
         self._flops: dict[int, float] = {}
+        self._weigh()
 
     def _demanded(self) -> set[int]:
         demanded = set(self.graph.roots)
@@ -58,27 +59,36 @@ class RegionCutter:
         if node.id in self._stored:
             return True
         readers = self.readers[node.id]
-        cost = self._subtree_flops(node)
+        cost = self._flops[node.id]
         if len(set(readers)) > 1 and cost > _RECOMPUTE_FLOPS:
             return True
         widest = max((_count(self.graph.nodes[r]) for r in readers), default=0)
         return cost > _RECOMPUTE_FLOPS and widest > 4 * _count(node)
 
+    def _weigh(self) -> None:
+        """Cost and size of what each node would compute inside a region; chains grown too long are cut.
+
+        In graph order, so that no recursion is as deep as the graph.
+        """
+        inside: dict[int, int] = {}
+        for node in self.graph.nodes:
+            if not is_pointwise(node.op):
+                continue
+            self._flops[node.id] = self._subtree_flops(node)
+            operands = [self.graph.nodes[i] for i in set(node.inputs)]
+            inside[node.id] = 1 + sum(inside[o.id] for o in operands if is_pointwise(o.op) and not self.stored(o))
+            if self.fuse and inside[node.id] > _MOST_NODES // 2 and node.op.name not in ("full", "iota"):
+                self._forced.add(node.id)
+
     def _subtree_flops(self, node: Node) -> float:
-        known = self._flops.get(node.id)
-        if known is not None:
-            return known
         own = 0.0 if node.op.name in _FREE else node.op.flops_per_element()
         if node.op.name in ("gather", "gather_elements", "concat", "pad"):
             own = 2.0
         # Readers' rules decide storage of operands, so only what would be computed here counts.
         below = sum(
-            self._subtree_flops(self.graph.nodes[i])
-            for i in set(node.inputs)
-            if is_pointwise(self.graph.nodes[i].op) and i not in self._stored
+            self._flops[i] for i in set(node.inputs) if is_pointwise(self.graph.nodes[i].op) and i not in self._stored
         )
-        self._flops[node.id] = min(own + below, 1e9)
-        return self._flops[node.id]
+        return min(own + below, 1e9)
 
     def cut(self, root: Node, reach: Callable[[Node], Place | None]) -> tuple[Graph, list[Place], list[int]]:
         """The region that computes `root`, the places of its inputs, and the ids of the nodes it covers.

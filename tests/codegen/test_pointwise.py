@@ -260,3 +260,15 @@ def test_every_elementwise_op_is_generated() -> None:
                 assert elementwise_expression(op, ["a", "b", "c"][:counts], kinds)
                 accepted += 1
         assert accepted, name
+
+
+def test_a_part_that_cannot_be_met_leaves_no_arithmetic(device: Device) -> None:
+    """Rolling twice by one: inside the first element's branch some parts of the inner join are out of reach."""
+    graph, (x,) = region_of((5,))
+    rolled = graph.apply("concat", x[1:], x[:1], axis=0)
+    graph.output("out", graph.apply("concat", rolled[1:], rolled[:1], axis=0))
+    check(device, graph, random_arrays(graph))
+    padded, (y,) = region_of((3,))
+    wide = padded.apply("pad", y, low=(2,), high=(1,), value=7.0)
+    padded.output("out", padded.apply("concat", wide[:1], wide[5:], wide[2:3], axis=0))
+    check(device, padded, random_arrays(padded))
