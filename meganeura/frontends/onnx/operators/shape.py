@@ -85,12 +85,17 @@ def tile(build: Builder, node: OnnxNode, x: Value, repeats: Value) -> Value:
     times = repeats.ints("the repeats")
     if len(times) != x.rank or min((*times, 0)) < 0:
         raise node.invalid(f"repeats {times} do not fit rank {x.rank}")
-    if all(n == 1 for n in times):
-        return x
-    # [a, b] as [1, a, 1, b], repeated to [m, a, n, b], read as [m*a, n*b].
-    spread = [part for dim in x.shape for part in (1, dim)]
-    repeated = [part for dim, n in zip(x.shape, times, strict=True) for part in (n, dim)]
-    result = [dim * n for dim, n in zip(x.shape, times, strict=True)]
+    # [a, b, 1] as [1, a, b, 1], repeated to [m, a, b, n], read as [m*a, b, n]: an axis is inserted only where more than
+    # one element repeats, so that rules and layouts see which axes stay as they are.
+    spread: list[int] = []
+    repeated: list[int] = []
+    for dim, count in zip(x.shape, times, strict=True):
+        if dim != 1 and count != 1:
+            spread.append(1)
+            repeated.append(count)
+        spread.append(dim)
+        repeated.append(count if dim == 1 else dim)
+    result = [dim * count for dim, count in zip(x.shape, times, strict=True)]
     return x.reshape(spread).expand(repeated).reshape(result)
 
 
