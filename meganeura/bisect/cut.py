@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -43,7 +43,9 @@ def cut(case: Case, kept: Iterable[int], values: Mapping[int, np.ndarray]) -> Ca
     graph = case.graph
     inside = _closed(graph, set(kept))
     live = set(live_nodes(graph)) | {n.id for n in graph.nodes if n.op.name in ("input", "state")}
-    new, arrays, mapped = Graph(graph.name), dict[str, np.ndarray](), dict[int, Tensor]()
+    arrays: dict[str, np.ndarray] = {}
+    mapped: dict[int, Tensor] = {}
+    new = Graph(graph.name)
     new.constants = dict(graph.constants)
 
     def visit(node: Node) -> Tensor:
@@ -52,8 +54,7 @@ def cut(case: Case, kept: Iterable[int], values: Mapping[int, np.ndarray]) -> Ca
                 name = node.op.name_of_leaf  # type: ignore[attr-defined]
                 mapped[node.id] = new.apply(node.op, source=node.sources)
                 new._leaves[name] = mapped[node.id].id
-                # Unset states are zeros.
-                arrays[name] = case.values.get(name, np.zeros(node.tensor_type.dims, node.tensor_type.dtype.numpy))
+                arrays[name] = _given(case, node)
             elif node.id in live and node.id not in inside:
                 name = _free(f"value{node.id}", graph)
                 mapped[node.id] = new.input(name, node.tensor_type.shape, node.tensor_type.dtype)
@@ -115,70 +116,73 @@ def constants_of(graph: Graph) -> tuple[int, ...]:
 
 def feed(case: Case, nodes: Iterable[int], values: Mapping[int, np.ndarray]) -> Case:
     """The same graph with nodes known without inputs turned into inputs that hold their values."""
-    graph, chosen = case.graph, set(nodes)
-    new, arrays, mapped = Graph(graph.name), dict(case.values), dict[int, Tensor]()
-    new.constants = dict(graph.constants)
-    needed = _needed(graph, chosen)
-    for node in graph.nodes:
-        if node.id not in needed:
-            continue
-        if node.id in chosen:
-            name = _free(f"value{node.id}", graph)
-            mapped[node.id] = new.input(name, node.tensor_type.shape, node.tensor_type.dtype)
-            arrays[name] = values[node.id]
-        else:
-            operands = [mapped[i] for i in node.inputs]
-            mapped[node.id] = new.apply(node.op, *operands, source=node.sources)
-            if node.op.name in ("input", "state"):
-                new._leaves[node.op.name_of_leaf] = mapped[node.id].id  # type: ignore[attr-defined]
-    new.outputs = {name: mapped[root].id for name, root in graph.outputs.items()}
-    new.updates = {name: mapped[root].id for name, root in graph.updates.items()}
-    return Case(_tidy(new), {n: a for n, a in arrays.items() if n in new._leaves})
+    chosen = set(nodes)
 
+    def leaf(node: Node) -> tuple[str, np.ndarray] | None:
+        return (_free(f"value{node.id}", case.graph), values[node.id]) if node.id in chosen else None
 
-def _needed(graph: Graph, leaves: set[int]) -> set[int]:
-    """Ids of what the results are computed from, stopping at `leaves`."""
-    needed = set(graph.roots)
-    for node in reversed(graph.nodes):
-        if node.id in needed and node.id not in leaves:
-            needed.update(node.inputs)
-    return needed
+    return _rebuilt(case, leaf)
 
 
 def without_states(case: Case) -> Case:
     """States as inputs and their updates as outputs."""
-    graph = case.graph
-    new, arrays, mapped = Graph(graph.name), dict[str, np.ndarray](), dict[int, Tensor]()
-    new.constants = dict(graph.constants)
-    for node in graph.nodes:
-        if node.op.name in ("input", "state"):
-            name, kind = node.op.name_of_leaf, node.tensor_type  # type: ignore[attr-defined]
-            mapped[node.id] = new.input(name, kind.shape, kind.dtype)
-            arrays[name] = case.values.get(name, np.zeros(kind.dims, kind.dtype.numpy))
-        else:
-            mapped[node.id] = new.apply(node.op, *(mapped[i] for i in node.inputs), source=node.sources)
-    new.outputs = {name: mapped[root].id for name, root in graph.outputs.items()}
-    for name, root in graph.updates.items():
-        new.outputs[_free(f"new_{name}", new)] = mapped[root].id
-    return Case(_tidy(new), arrays)
+
+    def leaf(node: Node) -> tuple[str, np.ndarray] | None:
+        return (node.op.name_of_leaf, _given(case, node)) if node.op.name == "state" else None  # type: ignore[attr-defined]
+
+    outputs = dict(case.graph.outputs)
+    outputs |= {_free(f"new_{name}", case.graph): root for name, root in case.graph.updates.items()}
+    return _rebuilt(case, leaf, outputs=outputs, updates={})
 
 
 def bypass(case: Case, node_id: int, operand: int) -> Case:
     """The same graph with the readers of a node reading one of its operands, of the same type, instead."""
-    graph = case.graph
-    new, mapped = Graph(graph.name), dict[int, Tensor]()
-    new.constants = dict(graph.constants)
-    through = {node_id: operand}
-    needed = {through.get(r, r) for r in graph.roots}
+    return _rebuilt(case, lambda node: None, {node_id: operand})
+
+
+def _rebuilt(
+    case: Case,
+    leaf: Callable[[Node], tuple[str, np.ndarray] | None],
+    through: Mapping[int, int] | None = None,
+    outputs: Mapping[str, int] | None = None,
+    updates: Mapping[str, int] | None = None,
+) -> Case:
+    """A copy of what the results need.
+
+    Args:
+        leaf: name and value of the input that a node becomes, None for a node that stays.
+        through: ids of nodes to be read in the place of others. outputs, updates: other results than the graph's.
+    """
+    graph, around = case.graph, dict(through or {})
+    outputs = graph.outputs if outputs is None else outputs
+    updates = graph.updates if updates is None else updates
+    needed = {around.get(root, root) for root in (*outputs.values(), *updates.values())}
     for node in reversed(graph.nodes):
-        if node.id in needed:
-            needed.update(through.get(i, i) for i in node.inputs)
+        if node.id in needed and leaf(node) is None:
+            needed.update(around.get(i, i) for i in node.inputs)
+    new = Graph(graph.name)
+    new.constants = dict(graph.constants)
+    arrays: dict[str, np.ndarray] = {}
+    mapped: dict[int, Tensor] = {}
     for node in graph.nodes:
-        if node.id in needed:
-            operands = [mapped[through.get(i, i)] for i in node.inputs]
-            mapped[node.id] = new.apply(node.op, *operands, source=node.sources)
-            if node.op.name in ("input", "state"):
-                new._leaves[node.op.name_of_leaf] = mapped[node.id].id  # type: ignore[attr-defined]
-    new.outputs = {name: mapped[through.get(root, root)].id for name, root in graph.outputs.items()}
-    new.updates = {name: mapped[through.get(root, root)].id for name, root in graph.updates.items()}
-    return Case(_tidy(new), {n: a for n, a in case.values.items() if n in new._leaves})
+        if node.id not in needed:
+            continue
+        made = leaf(node)
+        if made is not None:
+            mapped[node.id] = new.input(made[0], node.tensor_type.shape, node.tensor_type.dtype)
+            arrays[made[0]] = made[1]
+            continue
+        operands = (mapped[around.get(i, i)] for i in node.inputs)
+        mapped[node.id] = new.apply(node.op, *operands, source=node.sources)
+        if node.op.name in ("input", "state"):
+            name = node.op.name_of_leaf  # type: ignore[attr-defined]
+            new._leaves[name], arrays[name] = mapped[node.id].id, _given(case, node)
+    new.outputs = {name: mapped[around.get(root, root)].id for name, root in outputs.items()}
+    new.updates = {name: mapped[around.get(root, root)].id for name, root in updates.items()}
+    return Case(_tidy(new), arrays)
+
+
+def _given(case: Case, node: Node) -> np.ndarray:
+    """The value of an input or state; states that are not set are zeros."""
+    kind = node.tensor_type
+    return case.values.get(node.op.name_of_leaf, np.zeros(kind.dims, kind.dtype.numpy))  # type: ignore[attr-defined]

@@ -64,8 +64,13 @@ def _rules(setting: Setting, case: Case, rewritten: Graph, seconds: float, tell:
         tell("shrinking the graph on which a rule fails")
         small = shrink(case, lambda c, quick=quick: _rewrites_wrongly(quick, c), budget)
         tell("switching rules off")
-        guilty = _guilty(quick, small, Budget(seconds))
-        yield _rule_finding(guilty, case, small, budget, worst)
+        needed = _guilty(quick, small, Budget(seconds))
+        guilty, small = _pinned(quick, small, needed)
+        finding = _rule_finding(guilty, case, small, budget, worst)
+        if len(guilty) < len(needed):
+            others = ", ".join(name for name in needed if name not in guilty)
+            finding = finding.noted(f"it rewrites what these make: {others}")
+        yield finding
         if not guilty:
             return
         off = (*setting.options.disabled_rules, *guilty)
@@ -90,6 +95,16 @@ def _guilty(setting: Setting, case: Case, budget: Budget) -> tuple[str, ...]:
         return _rewrites_wrongly(setting, case, names)
 
     return minimal(fired if fails(fired) else every, fails, budget)
+
+
+def _pinned(setting: Setting, case: Case, guilty: tuple[str, ...]) -> tuple[tuple[str, ...], Case]:
+    """Of rules that fail together, the one that alone spoils what the others made, with a graph that shows it."""
+    for name in guilty if len(guilty) > 1 else ():
+        prepared, _ = setting.rewrite(case.graph, [other for other in guilty if other != name])
+        made = Case(prepared, case.values)
+        if _rewrites_wrongly(setting, made, (name,)):
+            return (name,), made if _rewrites_wrongly(setting, made) else case
+    return guilty, case
 
 
 def _rule_finding(
@@ -190,7 +205,8 @@ def _memory(setting: Setting, case: Case, variant: Variant, seconds: float, tell
         hints.append(frozenset(source for dispatch in between for source in dispatch.sources))
 
     def fails(candidate: Case) -> bool:
-        found, wrong, _, message = _shares_wrongly(setting, candidate, setting.variant(candidate.graph, fused))
+        part = setting.variant(candidate.graph, fused)
+        found, wrong, _, message = _shares_wrongly(setting, candidate, part, conflict is not None)
         # A wrong result shows more than a program that is refused.
         return wrong and bool(message) == bool(refused) and (found is not None or conflict is None)
 
@@ -207,11 +223,17 @@ def _memory(setting: Setting, case: Case, variant: Variant, seconds: float, tell
 
 
 def _shares_wrongly(
-    setting: Setting, case: Case, variant: Variant
+    setting: Setting, case: Case, variant: Variant, planned: bool = False
 ) -> tuple[Conflict | None, bool, tuple[str, Difference] | None, str]:
-    """The first wrong pair, if the plan shows one; whether sharing spoils a run; the worst result; the refusal."""
+    """The first wrong pair, if the plan shows one; whether sharing spoils a run; the worst result; the refusal.
+
+    Args:
+        planned: run only a program whose plan shows a wrong pair.
+    """
     separate, shared = setting.program(variant, False), setting.program(variant, True)
     conflict = next(conflicts(separate, shared), None)
+    if planned and conflict is None:
+        return None, False, None, ""
     try:
         want = setting.run(variant, case.values, reuse=False)
     except DeviceError:

@@ -14,10 +14,12 @@ from meganeura.bisect import Case, Setting, bisect
 from meganeura.cli import verify
 from meganeura.cli.app import main
 from meganeura.ir.graph import Graph
+from meganeura.ir.text import format_graph
 from meganeura.options import CompileOptions
 from meganeura.reference.compare import Difference
 from meganeura.runtime.device import Device
 from tests.bisect.planted import (
+    LOST_SCALE,
     break_memory,
     break_norm,
     break_softmax,
@@ -56,6 +58,37 @@ def test_a_rule_that_drops_a_scale(tmp_path: Path, capsys: Captured) -> None:
     assert replayed(finding["command"]) == 1
     without_rules = finding["command"].partition(" --rules")[0]
     assert replayed(without_rules) == 0
+
+
+def test_the_guilty_among_rules_that_prepare_its_way(device: Device, tmp_path: Path) -> None:
+    rules = tmp_path / "silu.egg"
+    text = LOST_SCALE.replace("Tanh", "Silu").replace("(Mul (Silu x) s)", "(Add (Silu x) s)")
+    rules.write_text(text)
+    graph = Graph("gated")
+    x = graph.input("x", (2, 5))
+    graph.output("y", x * graph.apply("sigmoid", x) + 3.0)
+    case = Case(graph, {"x": np.linspace(-2, 2, 10, dtype=np.float32).reshape(2, 5)})
+    (finding,) = bisect(Setting(device, CompileOptions(rules=(str(rules),)), 1e-4), case, 20)
+    assert finding.rules == ("lost-scale",) and finding.case is not None
+    assert "it rewrites what these make" in finding.notes[0]
+    assert [node.op.name for node in finding.case.graph.nodes if node.inputs] == ["silu", "add"]
+
+
+def test_states_are_given_again(device: Device, tmp_path: Path, capsys: Captured) -> None:
+    graph = Graph("counter")
+    memory = graph.state("memory", (2, 3))
+    graph.update(memory, graph.apply("tanh", memory + graph.input("x", (2, 3))) * 0.5)
+    model = tmp_path / "counter.txt"
+    model.write_text(format_graph(graph))
+    values = {"x": np.ones((2, 3), np.float32), "memory": np.full((2, 3), -1, np.float32)}
+    np.savez(tmp_path / "given.npz", **values)  # type: ignore[arg-type]
+    given = [argument for name in values for argument in ("--input", f"{name}={tmp_path / 'given.npz'}")]
+    rules = ["--rules", str(write_rules(tmp_path))]
+    assert main(["verify", str(model), *rules]) == 1
+    # The hyperbolic tangent of 0 is not spoilt by a lost factor.
+    assert main(["verify", str(model), *given, *rules]) == 0
+    (finding,) = searched(capsys, tmp_path / "fault", str(model), *rules)["bisect"]
+    assert finding["rules"] == ["lost-scale"] and replayed(finding["command"]) == 1
 
 
 def test_a_kernel_that_is_wrong(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
