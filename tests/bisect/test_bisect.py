@@ -112,7 +112,7 @@ def test_memory_that_is_given_away_too_early(tmp_path: Path, capsys: Captured, m
     model = write_small(tmp_path)
     with monkeypatch.context() as patched:
         break_memory(patched)
-        told = searched(capsys, tmp_path / "fault", str(model))
+        told = searched(capsys, tmp_path / "fault", str(model), "--seconds", "3")
         finding = next(f for f in told["bisect"] if f["program"] == "optimised")
         # The unoptimised program of the small graph may even be refused.
         assert replayed(finding["command"]) in (1, 2)
@@ -173,7 +173,10 @@ def test_what_cannot_be_narrowed_is_told(tmp_path: Path, capsys: Captured, monke
 
 
 def test_people_read_what_is_wrong(tmp_path: Path, capsys: Captured) -> None:
-    model, rules = write_small(tmp_path), write_rules(tmp_path)
+    graph = Graph("small")
+    graph.output("y", graph.apply("tanh", graph.input("x", (1, 2))) * 0.75)
+    model, rules = tmp_path / "small.txt", write_rules(tmp_path)
+    model.write_text(format_graph(graph))
     assert main(["verify", str(model), "--rules", str(rules), "--bisect"]) == 1
     out = capsys.readouterr().out
     assert "small: the rule lost-scale changes what the graph computes" in out
