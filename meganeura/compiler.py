@@ -195,8 +195,7 @@ def dims_from(types: Mapping[str, TensorType], inputs: Mapping[str, Any]) -> dic
     for name, kind in types.items():
         if name not in inputs:
             raise InputError(f"input {name!r} is missing", source=name, shapes=f"expected {kind}")
-        shape = getattr(inputs[name], "shape", None)
-        shape = tuple(np.asarray(inputs[name]).shape) if shape is None else tuple(shape)
+        shape = _shape(name, inputs[name])
         if len(shape) != kind.rank:
             raise InputError(
                 f"input {name!r} has rank {len(shape)}", source=name, shapes=f"{list(shape)}, expected {kind}"
@@ -211,12 +210,19 @@ def dims_from(types: Mapping[str, TensorType], inputs: Mapping[str, Any]) -> dic
                         shapes=f"{list(shape)}, expected {kind}",
                     )
     for name, kind in types.items():
-        shape = tuple(np.shape(inputs[name]))
+        shape = _shape(name, inputs[name])
         if kind.bind(dims).shape != shape:
             raise InputError(
                 f"input {name!r} has shape {list(shape)}, expected {list(kind.bind(dims).shape)}", source=name
             )
     return dims
+
+
+def _shape(name: str, value: Any) -> tuple[int, ...]:
+    from meganeura.runtime.interface import host_array
+
+    known = getattr(value, "shape", None)
+    return tuple(host_array(name, value).shape if known is None else known)
 
 
 def compile(

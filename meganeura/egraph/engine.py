@@ -64,7 +64,7 @@ class Engine:
 
     def __init__(self, declarations: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="meganeura-egraph-")
-        self._graph = bindings.EGraph(fact_directory=self._folder.name)
+        self._graph: Any = bindings.EGraph(fact_directory=self._folder.name)
         # Anything but a span of text makes egglog panic when it prints an error.
         self._span = bindings.EgglogSpan(bindings.SrcFile("meganeura", " "), 0, 0)
         self._literals: dict[tuple[str, Hashable], Any] = {}
@@ -79,7 +79,11 @@ class Engine:
             self._run(self._graph.parse_program("\n".join(lines[start : start + 40]), "schema"))
 
     def close(self) -> None:
-        """Remove the folder that tables pass through."""
+        """Let go of the e-graph, and remove the folder that tables pass through.
+
+        egglog complains when an e-graph is dropped by another thread than its own, as the collector may do later.
+        """
+        self._graph = None
         self._folder.cleanup()
 
     def execute(self, text: str, source: str, what: str) -> None:

@@ -7,6 +7,7 @@ exactly when their normal forms are, so no solver is needed.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
@@ -171,6 +172,8 @@ def parse_dim(text: str) -> Dim:
 
 def as_shape(dims: Iterable[Dim | str]) -> Shape:
     """Turn a user's shape, in which a string names a symbolic dimension, into a `Shape`."""
+    if isinstance(dims, str | int) or not hasattr(dims, "__iter__"):
+        raise GraphError(f"a shape is a tuple of dimensions, not {dims!r}", remedy="write (n,) for one dimension")
     shape = []
     for dim in dims:
         if isinstance(dim, str):
@@ -178,7 +181,10 @@ def as_shape(dims: Iterable[Dim | str]) -> Shape:
         elif isinstance(dim, SymDim):
             shape.append(dim)
         else:
-            value = int(dim)
+            try:
+                value = operator.index(dim)
+            except TypeError:
+                raise GraphError(f"not a dimension: {dim!r}", remedy="use ints and names") from None
             if value < 0:
                 raise GraphError(f"negative dimension {value}", remedy="dimensions are zero or more")
             shape.append(value)

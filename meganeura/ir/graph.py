@@ -152,7 +152,10 @@ class Graph:
                 raise GraphError("an operand belongs to another graph")
             return value.id
         if isinstance(value, bool | int | float | np.generic):
-            return self.full(float(value), (), dtype or DType.F32).id
+            kind = dtype or DType.F32
+            if not kind.is_float and float(value) != int(value):
+                raise GraphError(f"the number {value} is no {kind.value}", remedy="cast the tensor with astype first")
+            return self.full(float(value), (), kind).id
         return self.constant(value).id
 
     def _note_source(self, node_id: int, source: str | Sequence[str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from meganeura.errors import GraphError
@@ -57,7 +58,7 @@ def index(tensor: Any, item: Any) -> Any:
                 raise GraphError("a stepped slice of a symbolic dimension", op="slice", shapes=str(tensor.shape))
             shape.append(length)
         else:
-            position = int(entry)
+            position = _position(entry)
             if isinstance(dim, int) and not -dim <= position < dim:
                 raise GraphError(f"index {position} is out of range for {dim}", op="slice", shapes=str(tensor.shape))
             start = position if position >= 0 else dim + position
@@ -73,10 +74,19 @@ def index(tensor: Any, item: Any) -> Any:
     return result
 
 
+def _position(entry: Any) -> int:
+    try:
+        return operator.index(entry)
+    except TypeError:
+        raise GraphError(
+            f"a tensor can't be indexed with {entry!r}", op="slice", remedy="use gather or where"
+        ) from None
+
+
 def _bounds(entry: slice, dim: Dim) -> tuple[Dim, Dim, int]:
     step = 1 if entry.step is None else int(entry.step)
     if step <= 0:
-        raise GraphError("slices need a positive step", op="slice", remedy="use flip for a reversed axis")
+        raise GraphError("slices need a positive step", op="slice", remedy="use mg.flip for a reversed axis")
     if isinstance(dim, int):
         start, stop, _ = slice(entry.start, entry.stop, step).indices(dim)
         return start, max(start, stop), step

@@ -6,7 +6,7 @@ from typing import Any
 
 from meganeura.errors import GraphError
 from meganeura.ir.indexing import complete_shape, index
-from meganeura.ir.types import DType, as_dtype
+from meganeura.ir.types import DType, as_dtype, normalize_axis
 
 
 class Operators:
@@ -83,7 +83,7 @@ class Operators:
     def transpose(self, *perm: Any) -> Any:
         """Axes in the order `perm` (reversed when none is given)."""
         axes = perm[0] if len(perm) == 1 and isinstance(perm[0], tuple | list) else perm
-        order = tuple(a % self.rank for a in axes) if axes else tuple(reversed(range(self.rank)))
+        order = tuple(normalize_axis(a, self.rank, "transpose") for a in axes) or tuple(reversed(range(self.rank)))
         return self.graph.apply("transpose", self, perm=order)
 
     def astype(self, dtype: DType | str) -> Any:

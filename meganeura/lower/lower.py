@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from meganeura.facts import DeviceFacts
 from meganeura.ir.graph import Graph, Node
 from meganeura.ir.types import TupleType
+from meganeura.lower.checks import check_buffers
 from meganeura.lower.families import build_kernel
 from meganeura.lower.legalize import legalize
 from meganeura.lower.order import Step, order_steps
@@ -64,7 +65,8 @@ class _Lowering:
         outputs = [self._output(name, self.graph.nodes[root]) for name, root in self.graph.outputs.items()]
         for name, root in self.graph.updates.items():
             self._commit(name, self.graph.nodes[root])
-        return assemble(self.graph, order_steps(self.steps), inputs, outputs, states, self.options.reuse_memory)
+        plan = assemble(self.graph, order_steps(self.steps), inputs, outputs, states, self.options.reuse_memory)
+        return check_buffers(plan, self.facts)
 
     def _leaf(self, name: str, node: Node, role: str) -> tuple[Port, Value]:
         operand = Operand.contiguous(node.tensor_type)

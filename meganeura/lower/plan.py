@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meganeura.ir.graph import Graph
+from meganeura.lower.checks import input_ranges
 from meganeura.lower.memory import Lifetime, plan_memory, separate_memory
 from meganeura.lower.order import Step
 from meganeura.lower.places import Value
@@ -70,6 +71,7 @@ def assemble(
         ports(inputs),
         ports(outputs),
         ports(states),
+        ranges=input_ranges(graph),
         temp_bytes_without_reuse=sum(v.nbytes for v in lifetimes),
         notes={"temp_bytes": str(memory.total), "temp_lower_bound": str(memory.lower_bound)},
     )

@@ -221,6 +221,22 @@ class Port:
 
 
 @dataclass(frozen=True)
+class InputRange:
+    """Values that an integer input may have, both ends included; the runtime refuses others before anything runs.
+
+    Attributes:
+        what: what the values are used as. op, source: the first reader that limits them.
+    """
+
+    input: str
+    low: int
+    high: int
+    what: str
+    op: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What lowering hands to code generation: kernels in order over planned memory."""
 
@@ -230,5 +246,6 @@ class Plan:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     states: tuple[Port, ...]
+    ranges: tuple[InputRange, ...] = ()
     temp_bytes_without_reuse: int = 0
     notes: dict[str, str] = field(default_factory=dict)

@@ -20,7 +20,13 @@ def _unary(name: str) -> Any:
 
 
 exp, log, sqrt, rsqrt, tanh, sigmoid, erf = map(_unary, ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf"))
-sin, cos, floor, abs_, relu, silu = map(_unary, ("sin", "cos", "floor", "abs", "relu", "silu"))
+sin, cos, floor, ceil, abs, relu, silu = map(_unary, ("sin", "cos", "floor", "ceil", "abs", "relu", "silu"))
+
+
+def flip(x: Tensor, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """Reverse the order along axes (all by default)."""
+    axes = range(x.rank) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return x.graph.apply("flip", x, axes=tuple(sorted({normalize_axis(a, x.rank, "flip") for a in axes})))
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:

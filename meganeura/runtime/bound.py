@@ -12,7 +12,7 @@ from meganeura.codegen.shader import Shader
 from meganeura.errors import DeviceError, InputError
 from meganeura.lower.schedule import Dispatch, Port
 from meganeura.runtime.debug import DebugPlan
-from meganeura.runtime.interface import byte_range, check_names, convert, from_bytes, stored
+from meganeura.runtime.interface import byte_range, check_names, check_ranges, convert, from_bytes, stored
 from meganeura.runtime.profile import profile_steps
 from meganeura.runtime.recording import Step
 from meganeura.runtime.session import Resident, Session
@@ -157,6 +157,7 @@ class BoundProgram:
         check_names(self.inputs, inputs)
         # All are checked before the first is written: a refused call leaves nothing changed.
         arrays = {name: convert(name, inputs[name], port.operand.type) for name, port in self.inputs.items()}
+        check_ranges(self.program.plan.ranges, arrays)
         queue = self.session.device.wgpu.queue
         for name, array in arrays.items():
             if array.size:

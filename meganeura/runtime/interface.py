@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from meganeura.errors import InputError
 from meganeura.ir.types import DType, TensorType
-from meganeura.lower.schedule import Layout, Operand, Port
+from meganeura.lower.schedule import InputRange, Layout, Operand, Port
 
 PIECE_BYTES = 16 << 20
 """Uploads go in pieces of this size, so that no second copy of a large tensor is ever needed."""
@@ -33,6 +33,20 @@ def check_names(ports: Mapping[str, Port], inputs: Mapping[str, Any], what: str 
             source=unknown[0],
             remedy=f"the {what}s are {', '.join(map(repr, ports)) or 'none'}",
         )
+
+
+def check_ranges(ranges: Iterable[InputRange], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise InputError for an index or position outside what its readers hold."""
+    for limit in ranges:
+        array = arrays[limit.input]
+        if array.size and (array.min() < limit.low or array.max() > limit.high):
+            wrong = array.max() if array.max() > limit.high else array.min()
+            raise InputError(
+                f"input {limit.input!r} holds {wrong}, which is no {limit.what.split(' ', 1)[1]}",
+                op=limit.op,
+                source=limit.source or limit.input,
+                limit=f"{limit.low} to {limit.high}",
+            )
 
 
 def host_array(name: str, value: Any) -> np.ndarray:
