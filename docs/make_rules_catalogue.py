@@ -17,7 +17,9 @@ text, and `docs/architecture.md` shows rules at work.
 
 *Soundness* says what a rule may change: **exact** nothing, **reassociating** only rounding, **approximate** more
 than rounding, and such a rule is off unless asked for. One difference is allowed beyond that: a row of attention that
-is NaN in the primitives, because every key of it is masked by -inf, becomes zeros.
+its scores make NaN in the primitives becomes finite, because attention clamps scores to the finite numbers. A row
+whose every key is masked by -inf becomes zeros; NaN in queries or keys, +inf in a mask and scores that overflow give
+ordinary numbers, and are no longer to be seen in the output. NaN in values still is.
 Rules that only mark something for other rules (they unite no values) are marked *helper*.
 """
 

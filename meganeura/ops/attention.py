@@ -3,7 +3,9 @@
 Shapes are heads-first: `[.., heads, rows, width]`. The folded layout `[rows, heads * width]` is the same
 memory seen through a reshape and a transpose, which lowering turns into strides (see `build.attention`).
 What is computed, in this order: `q . k * scale`, soft-cap, bias, ALiBi, mask; softmax over the keys of the
-variant's range; weighted sum of v. A row with no key gives zeros.
+variant's range; weighted sum of v. A row with no key gives zeros. Scores are clamped to +-FLT_MAX before the softmax,
+which hides what primitives would show as NaN: NaN in q or k, +inf in a mask or bias and scores that overflow give
+finite results (for NaN, which ones is up to the adapter). NaN and infinities in v reach the output.
 """
 
 from __future__ import annotations
