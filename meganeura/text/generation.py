@@ -10,7 +10,7 @@ import numpy as np
 
 from meganeura.errors import InputError
 from meganeura.text.runner import Runner, bucket
-from meganeura.text.sampling import Sampler, Sampling
+from meganeura.text.sampling import Sampler, Sampling, require
 from meganeura.text.tokenizer import Tokenizer
 
 STEP_IN_PREFILL_ROWS = 8
@@ -177,8 +177,7 @@ class TokenStream:
 
 
 def _check_request(ids: Sequence[int], context: int, max_tokens: int) -> None:
-    if max_tokens < 1 or max_tokens != int(max_tokens):
-        raise InputError(f"max_tokens={max_tokens!r} makes no sense", remedy="use a whole number of 1 or more")
+    require("max_tokens", max_tokens, lambda n: n >= 1 and n == int(n), "a whole number of 1 or more")
     if not ids:
         raise InputError("the prompt is empty", remedy="give at least one character")
     if len(ids) > context:

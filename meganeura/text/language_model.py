@@ -12,7 +12,7 @@ from meganeura.frontends.gguf.model import DecoderFile
 from meganeura.options import CompileOptions
 from meganeura.text.generation import Decoder, Generation, TokenStream
 from meganeura.text.runner import CompiledRunner, Runner
-from meganeura.text.sampling import Sampling
+from meganeura.text.sampling import Sampling, require
 from meganeura.text.template import ChatTemplate
 from meganeura.text.tokenizer import Tokenizer
 
@@ -119,6 +119,7 @@ class LanguageModel:
     ) -> TokenStream:
         """As `generate`, piece by piece: iterate for text; `.result` is the `Generation` so far."""
         sampling = Sampling(temperature, top_k, top_p, min_p, seed)
+        require("prompt", prompt, lambda text: isinstance(text, str), "text")
         if raw:
             if system is not None:
                 raise InputError("a raw prompt takes no system message", remedy="write it into the prompt")

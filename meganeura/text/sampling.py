@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,15 +33,21 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        def check(good: bool, name: str, wanted: str) -> None:
-            if not good:
-                raise InputError(f"{name}={getattr(self, name)!r} makes no sense", remedy=f"use {wanted}")
+        require("temperature", self.temperature, lambda t: math.isfinite(t) and t >= 0, "a number of 0 or more")
+        require("top_k", self.top_k, lambda k: operator.index(k) >= 0, "a whole number of 0 or more")
+        require("top_p", self.top_p, lambda p: 0 < p <= 1, "a number above 0, up to 1")
+        require("min_p", self.min_p, lambda p: 0 <= p <= 1, "a number from 0 to 1")
+        require("seed", self.seed, lambda s: s is None or operator.index(s) >= 0, "a whole number of 0 or more")
 
-        check(math.isfinite(self.temperature) and self.temperature >= 0, "temperature", "a number of 0 or more")
-        check(self.top_k == int(self.top_k) and self.top_k >= 0, "top_k", "a whole number of 0 or more")
-        check(0 < self.top_p <= 1, "top_p", "a number above 0, up to 1")
-        check(0 <= self.min_p <= 1, "min_p", "a number from 0 to 1")
-        check(self.seed is None or self.seed >= 0, "seed", "a whole number of 0 or more")
+
+def require(name: str, value: Any, good: Callable[[Any], bool], wanted: str) -> None:
+    """Raise InputError unless `good(value)`; a value of a type that cannot even be asked is not good either."""
+    try:
+        fine = good(value)
+    except (TypeError, ValueError, OverflowError):
+        fine = False
+    if not fine:
+        raise InputError(f"{name}={value!r} makes no sense", remedy=f"use {wanted}")
 
 
 class Sampler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,11 +135,21 @@ def test_the_end_of_the_context_is_an_error_that_keeps_the_answer_so_far(tiny: P
         ("", {"raw": True}, "prompt is empty"),
         ("x", {"max_tokens": 0}, "max_tokens"),
         ("x", {"max_tokens": -3}, "max_tokens"),
+        ("x", {"max_tokens": "x"}, "max_tokens='x'"),
+        ("x", {"max_tokens": None}, "max_tokens"),
+        ("x", {"max_tokens": float("nan")}, "max_tokens"),
+        ("x", {"temperature": "warm"}, "temperature"),
+        ("x", {"top_k": 2.5}, "top_k"),
+        ("x", {"top_p": None}, "top_p"),
+        ("x", {"min_p": "x"}, "min_p"),
+        ("x", {"seed": 1.5}, "seed"),
+        (7, {}, "prompt=7"),
+        (None, {"raw": True}, "prompt"),
         ("x", {"temperature": -1.0}, "temperature"),
         ("x", {"raw": True, "system": "s"}, "raw prompt takes no system"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(model: LanguageModel, prompt: str, options: dict, word: str) -> None:
+def test_requests_that_make_no_sense_are_refused(model: LanguageModel, prompt: Any, options: dict, word: str) -> None:
     with pytest.raises(InputError, match=word):
         model.generate(prompt, **options)
     assert model.runner.calls == []  # type: ignore[attr-defined]
