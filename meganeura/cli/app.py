@@ -9,14 +9,16 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 
 import meganeura
 from meganeura.cli import interrupt
-from meganeura.cli.output import Output, error_fields
-from meganeura.errors import MeganeuraError
+from meganeura.cli.output import Output, error_fields, naming_stdout, settle
+from meganeura.errors import InputError, MeganeuraError
 
 COMMANDS = {
     "demo": "See a language model answer and what the compiler did for it.",
@@ -43,8 +45,29 @@ Results go to stdout, everything else to stderr; with --json nothing but JSON go
 Exit codes: 0 done, 1 results differ, 2 a mistake in what was asked or in a file, 130 interrupted."""
 
 
+class _ReaderLeft(Exception):
+    """Whoever read our output went away."""
+
+
+@contextmanager
+def _noticing_the_reader() -> Iterator[None]:
+    # click would end the process with 1 on a BrokenPipeError, which is the code of a mismatch.
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderLeft from error
+
+
 class _Commands(click.Group):
     """Imports a command's module only when it is asked for: `--help` answers at once."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _noticing_the_reader():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _noticing_the_reader():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -83,21 +106,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never lets an exception out."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     interrupt.install()
-    output = Output(as_json="--json" in given)
+    if sys.stderr is None:  # closed by the caller, who wants to hear nothing
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        # A file opened later could take its number, and a library's print would then go there.
+        problem = InputError("standard output is closed", remedy="send it to /dev/null where it is not wanted")
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
     try:
-        result = cli.main(args=given, prog_name="meganeura", standalone_mode=False)
-        sys.stdout.flush()
+        return _run(given, Output(as_json="--json" in given))
+    finally:
+        settle(sys.stdout)
+        settle(sys.stderr)
+
+
+def _run(given: list[str], output: Output) -> int:
+    try:
+        try:
+            result = cli.main(args=given, prog_name="meganeura", standalone_mode=False)
+        except click.exceptions.Exit as stop:
+            result = stop.exit_code
+        with naming_stdout():
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except (KeyboardInterrupt, click.Abort):
         return interrupt.CODE
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
     except click.ClickException as mistake:
         return _fail(output, mistake, _usage_hint(mistake))
-    except BrokenPipeError:
-        # The reader of our output went away, which is its right; Python must not complain while closing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+    except (_ReaderLeft, BrokenPipeError):
+        return 2  # which is a reader's right, so nothing is said
     except (MeganeuraError, OSError, MemoryError) as problem:
         return _fail(output, problem, _trace_if_verbose(given))
     except BaseException as bug:  # Rust panics derive from BaseException
@@ -109,11 +146,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(output: Output, problem: BaseException, hint: str = "") -> int:
     fields = error_fields(problem)
-    if output.as_json:
-        output.json({"error": fields})
-    output.notice(f"error: {fields['message']}", style="red")
-    if hint:
-        output.notice(hint)
+    # What is wrong may be the very stream; the other one and the exit code still tell.
+    with suppress(OSError):
+        if output.as_json:
+            output.json({"error": fields})
+    with suppress(OSError):
+        output.notice(f"error: {fields['message']}", style="red")
+        if hint:
+            output.notice(hint)
     return 2
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
-from meganeura.cli.generate import answer_fields, show_stream
+from meganeura.cli.generate import Unfinished, answer_fields, show_stream
 from meganeura.cli.options import Common, common_options, model_argument
 from meganeura.cli.sampling import Choices, generation_options, load_language_model
 from meganeura.errors import InputError
@@ -30,10 +31,13 @@ def command(common: Common, model: str, choices: Choices) -> None:
     """
     from meganeura.text import Sampling
 
+    if sys.stdin is None:
+        raise InputError("standard input is closed", remedy="send messages to it, one a line")
     sampling = Sampling(**choices.sampling)
     language = load_language_model(common, model, choices.context)
     chat = language.chat(choices.system)
-    output, answers = common.output, []
+    output = common.output
+    answers: list[dict[str, Any]] = []
     typed_by_hand = sys.stdin.isatty()
     if typed_by_hand:
         output.notice("one line is one message; /reset forgets, /exit or Ctrl-D ends", style="dim")
@@ -45,12 +49,15 @@ def command(common: Common, model: str, choices: Choices) -> None:
             chat.reset()
             output.notice("forgotten", style="dim")
         elif text:
+            answer = None
             try:
                 answer = chat.say(text, max_tokens=choices.max_tokens, sampling=sampling)
                 show_stream(output, answer, waiting="thinking")
             except InputError as full:
                 if not typed_by_hand:
-                    raise
+                    if answer is not None and answer.result.token_ids:
+                        answers.append(answer_fields(answer.result))
+                    raise Unfinished(full, {"answers": answers, "messages": chat.messages}) from full
                 output.notice(f"error: {full}; /reset starts over", style="red")
                 continue
             answers.append(answer_fields(answer.result))

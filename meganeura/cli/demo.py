@@ -36,11 +36,13 @@ def command(common: Common) -> int:
     files = [find_model(name, output) for name in ("smollm2", "minilm")]
     device = programs.open_device(common)
     output.result(f"adapter: {device.facts.name} ({device.facts.backend}, {device.facts.kind})", style="bold")
-    answer, decoder = _language_model(output, device, files[0])
+    answer, decoder, rows = _language_model(output, device, files[0])
     encoder = _sentence_encoder(common, device, files[1])
     parts = [*decoder, encoder]
     if output.as_json:
         described = [part.as_dict() for part in parts]
+        for part in described[: len(decoder)]:
+            part["cache_rows"] = rows
         output.json({"adapter": device.facts.name, "question": QUESTION, "answer": answer, "programs": described})
     agree = all(part.apart.within(TOLERANCE["f32"]) for part in parts)
     if not agree:
@@ -48,7 +50,8 @@ def command(common: Common) -> int:
     return 0 if agree else 1
 
 
-def _language_model(output: Output, device: Any, path: Any) -> tuple[dict[str, Any], list[Comparison]]:
+def _language_model(output: Output, device: Any, path: Any) -> tuple[dict[str, Any], list[Comparison], int]:
+    """The answer, prefill and step compared, and the rows of the caches that they were measured with."""
     from meganeura.options import CompileOptions
     from meganeura.text import LanguageModel
     from meganeura.text.runner import prefill_inputs, step_inputs
@@ -80,9 +83,13 @@ def _language_model(output: Output, device: Any, path: Any) -> tuple[dict[str, A
         found.append(
             compare_programs(ours.step_model.compile_for({}), theirs.step_model.compile_for({}), inputs, repeats=5)
         )
-    _show(output, found[0], f"prefill: the prompt, {len(ids)} tokens in {dims['n']} rows")
-    _show(output, found[1], f"step: one further token, a cache of {language.context} rows")
-    return answer_fields(answer), found
+    _show(
+        output,
+        found[0],
+        f"prefill: the prompt, {len(ids)} tokens in {dims['n']} rows, caches of {language.context} rows",
+    )
+    _show(output, found[1], f"step: one further token, caches of {language.context} rows")
+    return answer_fields(answer), found, language.context
 
 
 def _sentence_encoder(common: Common, device: Any, path: Any) -> Comparison:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import click
 from meganeura.cli.options import Common, common_options, model_argument
 from meganeura.cli.output import Output
 from meganeura.cli.sampling import Choices, generation_options, load_language_model
+from meganeura.errors import InputError
 
 
 @click.command(
@@ -35,7 +36,10 @@ def command(common: Common, model: str, prompt: str, raw: bool, choices: Choices
     """
     language = load_language_model(common, model, choices.context)
     answer = language.stream(prompt, system=choices.system, raw=raw, max_tokens=choices.max_tokens, **choices.sampling)
-    show_stream(common.output, answer)
+    try:
+        show_stream(common.output, answer)
+    except InputError as full:
+        raise Unfinished(full, answer_fields(answer.result)) from full
     result = answer.result
     if common.output.as_json:
         common.output.json(answer_fields(result))
@@ -44,6 +48,28 @@ def command(common: Common, model: str, prompt: str, raw: bool, choices: Choices
         f"{result.tokens_per_second:.1f} tokens/s on {language.runner.device.facts.name}",
         style="dim",
     )
+
+
+class Unfinished(InputError):
+    """A request that failed on the way, with what there is of its result as further fields of the JSON error.
+
+    Args:
+        cause: what went wrong. partial: the fields.
+    """
+
+    def __init__(self, cause: InputError, partial: Mapping[str, Any]) -> None:
+        super().__init__(
+            cause.summary,
+            op=cause.op,
+            source=cause.source,
+            shapes=cause.shapes,
+            limit=cause.limit,
+            remedy=cause.remedy,
+        )
+        self.partial = dict(partial)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self.partial, **super().as_dict(), "type": InputError.__name__}
 
 
 def show_stream(output: Output, pieces: Iterator[str], waiting: str = "compiling and reading the prompt") -> None:
@@ -65,17 +91,15 @@ class _Writer:
     output: Output
     began: bool = False
 
-    @property
-    def _stream(self) -> Any:
-        if not self.output.as_json:
-            return sys.stdout
-        return sys.stderr if self.output.notices.is_terminal else None
-
     def write(self, text: str) -> None:
-        if self._stream is not None:
-            self._stream.write(text)
-            self._stream.flush()
-            self.began = True
+        if not self.output.as_json:
+            self.output.write(text)
+        elif self.output.notices.is_terminal:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        else:
+            return
+        self.began = True
 
     def end(self) -> None:
         if self.began or not self.output.as_json:

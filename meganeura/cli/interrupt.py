@@ -11,6 +11,12 @@ CODE = 130
 """The exit code of an interrupted command, as shells know it."""
 
 
+def install_for_start() -> None:
+    """Let SIGINT end the process at once and quietly, while modules are imported and there is nothing to tidy."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(CODE))
+
+
 def install() -> None:
     """Let SIGINT raise KeyboardInterrupt, or end the process where an exception would be swallowed."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -46,7 +46,7 @@ def command(common: Common, model: str, phase: str, context: int | None) -> None
     for item in described:
         if len(described) > 1:
             output.result(f"# {item['name']} after {phase}")
-        click.echo(item["text"])
+        output.write(item["text"] + "\n")
 
 
 def format_value(value: Any) -> str:

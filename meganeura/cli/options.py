@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 
 from meganeura import assets
 from meganeura.cli.output import Output
+from meganeura.errors import InputError
 
 Function = Callable[..., Any]
 
@@ -37,12 +39,12 @@ class Common:
 
 
 class Number(click.ParamType):
-    """A finite number within bounds, its text shown in the complaint."""
+    """A finite number within bounds, its text shown in the complaint; `above`: the least itself is out of bounds."""
 
     name = "number"
 
-    def __init__(self, least: float, most: float, *, integer: bool = False) -> None:
-        self.least, self.most, self.integer = least, most, integer
+    def __init__(self, least: float, most: float, *, integer: bool = False, above: bool = False) -> None:
+        self.least, self.most, self.integer, self.above = least, most, integer, above
         self.name = "integer" if integer else "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -52,7 +54,48 @@ class Number(click.ParamType):
             self.fail(f"{value!r} is not {'a whole number' if self.integer else 'a number'}", param, ctx)
         if not math.isfinite(number) or not self.least <= number <= self.most:
             self.fail(f"{value} is not between {self.least:g} and {self.most:g}", param, ctx)
+        if self.above and number == self.least:
+            self.fail(f"{value} is not above {self.least:g}", param, ctx)
         return number
+
+
+class NewPath(click.Path):
+    """Where something is to be written; an empty name, which pathlib takes for the current folder, is refused."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(path_type=Path, **kwargs)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def check_writable(path: Path, folder: bool = False) -> None:
+    """Raise InputError when a file cannot be written there, before work is spent on what is to be in it.
+
+    Args:
+        path: a file whose folder has to exist, or with `folder` a folder, made later if need be.
+    """
+    place = path.absolute()
+    if not folder:
+        if not place.parent.is_dir():
+            raise InputError(f"the folder of {path} is not there", remedy="make it first")
+        place = place if place.exists() else place.parent
+    else:
+        while not os.path.lexists(place):
+            place = place.parent
+        if not place.is_dir():
+            raise InputError(f"{place} is not a folder", source=str(path), remedy="name another")
+    if not os.access(place, os.W_OK | (os.X_OK if place.is_dir() else 0)):
+        raise InputError(f"{place} cannot be written", source=str(path), remedy="name another place")
+
+
+def filled(_ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Callback that refuses an empty text, alone or among several."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        raise click.BadParameter("the name is empty", param=param)
+    return value
 
 
 class Binding(click.ParamType):
@@ -88,7 +131,10 @@ def once_each(_ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[st
 
 
 _DEVICE = click.option(
-    "--device", metavar="WHICH", help="Index or part of the name of the adapter to use (see `meganeura devices`)."
+    "--device",
+    metavar="WHICH",
+    callback=filled,
+    help="Index or part of the name of the adapter to use (see `meganeura devices`).",
 )
 _NO_OPTIMIZE = click.option(
     "--no-optimize", is_flag=True, help="One dispatch per primitive operation, no rewrite rules."
@@ -108,7 +154,9 @@ _WEIGHTS = click.option(
     show_default=True,
     help="How the device stores weights; packed: quantised as in the file, float32 where they are not.",
 )
-_RULES = click.option("--rules", metavar="FILE", multiple=True, help="A further rule file (.egg); repeatable.")
+_RULES = click.option(
+    "--rules", metavar="FILE", multiple=True, callback=filled, help="A further rule file (.egg); repeatable."
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON value to stdout and nothing else there.")
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Log what happens, and show traces of errors.")
 
@@ -141,7 +189,7 @@ def common_options(*, compiles: bool = True, device: bool = False) -> Callable[[
 
 def model_argument(function: Function) -> Function:
     """Decorator: the MODEL argument, a path or the name of a model that can be fetched."""
-    return click.argument("model", metavar="MODEL")(function)
+    return click.argument("model", metavar="MODEL", callback=filled)(function)
 
 
 def find_model(model: str, output: Output) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,13 +32,19 @@ class Output:
 
     def json(self, value: Any) -> None:
         """Write one JSON value; numbers that JSON lacks (NaN, infinity) become null."""
-        sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, indent=2, allow_nan=False) + "\n")
-        sys.stdout.flush()
+        self.write(json.dumps(_plain(value), ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+    def write(self, text: str) -> None:
+        """Write text to stdout as it stands, at once."""
+        with naming_stdout():
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
     def result(self, text: str = "", style: str | None = None, end: str = "\n") -> None:
         """A line of the result for a person; nothing with --json."""
         if not self.as_json:
-            self.results.print(text, style=style, markup=False, end=end, soft_wrap=True)
+            with naming_stdout():
+                self.results.print(text, style=style, markup=False, end=end, soft_wrap=True)
 
     def table(self, headings: tuple[str, ...], rows: list[tuple[Any, ...]], title: str = "") -> None:
         """A table of the result for a person; numbers are set to the right."""
@@ -49,10 +56,9 @@ class Output:
             table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
         for row in rows:
             table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-        with self.results.capture() as drawn:
+        with naming_stdout(), self.results.capture() as drawn:
             self.results.print(table, markup=False)
-        for line in drawn.get().splitlines():
-            self.results.file.write(line.rstrip() + "\n")
+        self.write("".join(line.rstrip() + "\n" for line in drawn.get().splitlines()))
 
     def notice(self, text: str, style: str | None = None) -> None:
         """A line for whoever watches, never part of the result."""
@@ -88,9 +94,39 @@ class Output:
             yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # the frame decides what becomes of the process: rich would end it with 1, our code of a mismatch
+
+
 def _console(stream: Any) -> Console:
     # A pipe has no width: each row of a table stays on one line there.
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else 1000)
+    return _Console(file=stream, highlight=False, width=None if stream.isatty() else 1000)
+
+
+@contextmanager
+def naming_stdout() -> Iterator[None]:
+    """Let a failure to write say that it was stdout which could not be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def settle(stream: Any) -> None:
+    """Write out what a stream still holds, or give it up: Python would complain about it while closing."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+            stream.flush()
+        except (OSError, ValueError):  # a stream without a file of its own
+            return
 
 
 def error_fields(problem: BaseException) -> dict[str, Any]:

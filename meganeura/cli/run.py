@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from meganeura.cli.arrays import INPUT, describe, load_arrays, save_arrays
-from meganeura.cli.options import Common, common_options, find_model, model_argument
+from meganeura.cli.options import Common, NewPath, check_writable, common_options, find_model, model_argument
 
 
 @click.command(
@@ -21,7 +21,7 @@ Examples:
 )
 @model_argument
 @INPUT
-@click.option("--output", "folder", type=click.Path(path_type=Path), help="Write each output to DIR/NAME.npy.")
+@click.option("--output", "folder", type=NewPath(), help="Write each output to DIR/NAME.npy.")
 @common_options()
 def command(common: Common, model: str, inputs: dict[str, Path], folder: Path | None) -> None:
     """Run MODEL once on the given arrays.
@@ -32,6 +32,8 @@ def command(common: Common, model: str, inputs: dict[str, Path], folder: Path | 
     from meganeura.compiler import dims_from
 
     output = common.output
+    if folder is not None:
+        check_writable(folder, folder=True)
     source = programs.open_source(find_model(model, output))
     loaded = source.model()
     arrays = load_arrays(inputs, loaded.inputs)

@@ -27,7 +27,9 @@ _OPTIONS = (
         "--temperature", type=Number(0, 100), default=0.0, help="Randomness; 0 takes the likeliest token. [default: 0]"
     ),
     click.option("--top-k", type=Number(0, 2**31 - 1, integer=True), default=0, help="Choose among the K likeliest."),
-    click.option("--top-p", type=Number(0, 1), default=1.0, help="Choose among the likeliest that reach P together."),
+    click.option(
+        "--top-p", type=Number(0, 1, above=True), default=1.0, help="Choose among the likeliest that reach P."
+    ),
     click.option("--min-p", type=Number(0, 1), default=0.0, help="Leave out what is below P times the likeliest."),
     click.option("--seed", type=Number(0, 2**63 - 1, integer=True), help="Makes random choices repeatable."),
     click.option("--context", type=Number(1, 2**20, integer=True), help="Most tokens of prompt and answer together."),

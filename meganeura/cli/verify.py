@@ -13,7 +13,15 @@ import numpy as np
 from meganeura.cli import bisect as blame
 from meganeura.cli.arrays import INPUT, load_arrays
 from meganeura.cli.invent import invent_inputs
-from meganeura.cli.options import Common, Number, common_options, find_model, model_argument
+from meganeura.cli.options import (
+    Common,
+    NewPath,
+    Number,
+    check_writable,
+    common_options,
+    find_model,
+    model_argument,
+)
 from meganeura.errors import DeviceError, InputError
 from meganeura.ir.types import TensorType
 from meganeura.reference.compare import TOLERANCE, Difference, difference
@@ -66,9 +74,7 @@ Examples:
 )
 @click.option("--tolerance", type=Number(0, 1), help="Largest difference allowed, over an output's largest magnitude.")
 @click.option("--bisect", is_flag=True, help="When results disagree, find the guilty rule, kernel or memory plan.")
-@click.option(
-    "--write", metavar="FOLDER", type=click.Path(path_type=Path), help="Write the shrunk graph and its inputs there."
-)
+@click.option("--write", metavar="FOLDER", type=NewPath(), help="Write the shrunk graph and its inputs there.")
 @click.option(
     "--seconds", type=Number(1, 86_400), default=90, show_default=True, help="For shrinking the graph of one fault."
 )
@@ -97,6 +103,7 @@ def command(
         if not bisect:
             raise InputError("--write has nothing to write", remedy="give --bisect, too")
         check_folder(write)
+        check_writable(write, folder=True)
     path = find_model(model, output)
     if context is None and programs.is_decoder(path):
         context = 128  # the reference computes the whole cache

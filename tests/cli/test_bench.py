@@ -22,6 +22,7 @@ def test_rows_and_their_circumstances(shell: Shell, decoder: Path, tmp_path: Pat
     for part in ("prefill, 128 tokens", "cached token at 128 keys", "dispatches", "e-graph search", "peak memory"):
         assert part in names
     assert all(row["value"] > 0 for row in told["rows"])
+    assert all(row["cache_rows"] == 256 for row in told["rows"] if "against" in row["name"])
     (memory,) = [row for row in told["rows"] if "memory" in row["name"]]
     assert 1e7 < memory["bytes"] < 1e9
 

@@ -25,6 +25,7 @@ def test_the_demo_shows_what_it_promises(shell: Shell) -> None:
     assert prefill["ops"]["attention"] == 30
     assert step["ops"]["cached_attention"] == 30
     assert encoder["ops"]["attention"] == 3
+    assert prefill["cache_rows"] == step["cache_rows"] == 2048
     for program in told["programs"]:
         assert program["difference"]["max_rel"] < 1e-4
         assert program["rules"] and program["nodes"]["after"] < program["nodes"]["before"]

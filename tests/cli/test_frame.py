@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import click
 import pytest
@@ -108,5 +109,51 @@ def _interrupt_when_ready(code: str) -> str:
     return out.decode()
 
 
-def test_a_reader_that_leaves_is_no_trouble(shell: Shell) -> None:
-    assert "Broken" not in shell("rules list --json | head -n 1").done().err
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rules list | true",
+        "rules list --json | true",
+        "rules show nothing --json | true",
+        "--help | true",
+        "rules --help | true",
+        "nonsense --json 2>&1 | true",
+    ],
+)
+def test_a_reader_that_leaves_is_not_a_mismatch(shell: Shell, line: str) -> None:
+    typed = shell(line + "; exit ${{PIPESTATUS[0]}}")
+    assert typed.code == 2
+    assert "Broken" not in typed.err and "Traceback" not in typed.err and "Exception" not in typed.err
+
+
+def test_a_reader_that_leaves_before_a_large_write(shell: Shell, encoder: Path) -> None:
+    typed = shell("explain {model} --wgsl | true; exit ${{PIPESTATUS[0]}}", model=encoder)
+    assert typed.code == 2
+    assert "error" not in typed.err and "Traceback" not in typed.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("line", ["rules list", "rules list --json", "rules show nothing --json"])
+def test_no_room_for_the_result(shell: Shell, line: str) -> None:
+    shell(f"{line} >/dev/full").refused("nothing" if "nothing" in line else "standard output: No space")
+
+
+@pytest.mark.parametrize("line", ["devices", "rules list --json", "--help"])
+def test_closed_streams(shell: Shell, line: str) -> None:
+    shell(f"{line} >&-").refused("standard output is closed")
+    assert shell(f"{line} 2>&- >&-").code == 2
+    assert shell(f"{line} 2>&-").done().out
+
+
+def test_a_closed_stdin_is_told(shell: Shell) -> None:
+    shell("chat model.gguf <&-").refused("standard input is closed")
+
+
+def test_interrupts_while_importing_are_clean() -> None:
+    code = "import sys, time\n"
+    code += "class Slow:\n"
+    code += "    def find_spec(self, name, path=None, target=None):\n"
+    code += "        if name == 'meganeura.cli.app': print('ready', flush=True); time.sleep(60)\n"
+    code += "sys.meta_path.insert(0, Slow())\n"
+    code += "from meganeura.cli import main\nraise SystemExit(main([]))"
+    _interrupt_when_ready(code)

@@ -180,6 +180,23 @@ def test_the_contexts_end_is_an_error_after_the_text(shell: Shell, decoder: Path
     assert typed.out.endswith("\n")
 
 
+def test_what_was_made_before_the_contexts_end_is_in_the_json_error(
+    decoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--context", "40", "--temperature", "3", "--seed", "4", "--max-tokens", "50", "--json"]
+    assert main(["generate", str(decoder), "--raw", "--prompt", "in", *options]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["type"] == "InputError" and "context of 40" in error["message"]
+    assert error["text"] and error["stop_reason"] == "context"
+    assert error["prompt_tokens"] + len(error["token_ids"]) == 41  # the last token needs no row
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\n"))
+    assert main(["chat", str(decoder), *options]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    (answer,) = error["answers"]
+    assert error["type"] == "InputError" and answer["text"]
+    assert error["messages"] == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": answer["text"]}]
+
+
 def test_chat_remembers_and_forgets(
     shell: Shell, decoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
