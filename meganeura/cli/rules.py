@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from meganeura.cli.options import Common, common_options
+from meganeura.cli.rules_check import check_rules
 from meganeura.errors import RuleError
 
 
@@ -17,7 +18,8 @@ from meganeura.errors import RuleError
 Examples:
   meganeura rules list
   meganeura rules list --group attention
-  meganeura rules show RULE-NAME""",
+  meganeura rules show RULE-NAME
+  meganeura rules check RULE-NAME""",
     invoke_without_command=True,
 )
 @click.pass_context
@@ -29,6 +31,9 @@ def command(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+command.add_command(check_rules)
 
 
 @command.command("list", epilog="\b\nExample:\n  meganeura rules list --json")

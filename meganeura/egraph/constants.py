@@ -28,6 +28,8 @@ _MASK_READERS = (
     "equal",
     "expand",
     "gather",
+    "attention",
+    "cached_attention",
 )
 
 

@@ -26,7 +26,7 @@ from meganeura.errors import RuleError
 from meganeura.resources import resource_dir
 
 SOUNDNESS = ("exact", "reassociating", "approximate")
-ALLOWANCES = ("signed-zero", "nan-to-zero", "non-finite", "overflow")
+ALLOWANCES = ("signed-zero", "nan-to-zero", "non-finite", "overflow", "out-of-range")
 """What a rule may say it does not keep (see `RuleInfo`)."""
 _HEADER = re.compile(r"^;;\s?(?P<indent>\s*)(?:(?P<key>[a-z]+):)?\s*(?P<text>.*)$")
 _RULE_COMMANDS = ("rewrite", "birewrite", "rule")
@@ -44,7 +44,7 @@ class RuleInfo:
         file, line: where its header stands. commands: its egglog commands.
         allows: what its soundness leaves out: "signed-zero", a zero may change its sign; "nan-to-zero", NaN may
             become zero; "non-finite", inputs and results are finite numbers; "overflow", values stay far from the
-            limits of their types.
+            limits of their types; "out-of-range", integers are valid indices of whatever they index.
     """
 
     name: str

@@ -11,7 +11,7 @@ import numpy as np
 from meganeura.egraph.check import values
 from meganeura.egraph.check.compare import Difference, differences
 from meganeura.egraph.check.counterexample import CounterExample, smallest
-from meganeura.egraph.check.generate import Item, Sketch, generate
+from meganeura.egraph.check.generate import generate
 from meganeura.egraph.check.instance import batch, size
 from meganeura.egraph.check.mutate import near_miss
 from meganeura.egraph.check.pattern import (
@@ -25,6 +25,7 @@ from meganeura.egraph.check.pattern import (
     unfold,
 )
 from meganeura.egraph.check.propose import DIMENSIONS, MOST_ELEMENTS, Proposer
+from meganeura.egraph.check.sketch import Item, Sketch
 from meganeura.egraph.explore import Exploration, explore
 from meganeura.egraph.report import SearchReport
 from meganeura.egraph.rulefile import RuleBook, RuleFile, RuleInfo, Stage
@@ -38,7 +39,9 @@ OPTIONS = CompileOptions(search=SearchLimits(max_nodes=20_000, max_iterations=5,
 ATTEMPTS = 12
 """Attempts at a matching graph for each one wanted."""
 ROUNDS = 6
-"""Sets of inputs that a single graph is tried with."""
+"""How often a rule's commands are given other graphs until they fire."""
+INPUTS = 3
+"""Sets of inputs of each kind that a single graph is tried with while it is made smaller."""
 NEAR = 2
 """Near-misses for each matching graph."""
 Items = dict[str, Item]
@@ -53,6 +56,7 @@ class RuleCheck:
         near_misses: graphs with one thing changed. near_fired: those on which it fired all the same.
         silent: numbers of its commands that never fired. ungenerated: numbers of those no graph was made for.
         failure: the smallest graph on which it is wrong, None if there was none.
+        commands: how many commands it has, those of a birewrite counted twice.
     """
 
     rule: RuleInfo
@@ -63,10 +67,11 @@ class RuleCheck:
     silent: tuple[int, ...]
     ungenerated: tuple[int, ...]
     failure: CounterExample | None
+    commands: int
 
     @property
     def verdict(self) -> str:
-        """"wrong", "not generated", "never fired", or "holds"."""
+        """ "wrong", "not generated", "never fired", or "holds"."""
         if self.failure is not None:
             return "wrong"
         if not self.cases:
@@ -95,11 +100,13 @@ class Checker:
     Args:
         book: the rules; those under test may read relations that others assert. cases: graphs for each command.
         seed: of all random choices; every rule has a stream of its own, so that it is checked alike alone.
+        rounds: how often commands that have not fired are tried again.
     """
 
     book: RuleBook
     cases: int = 6
     seed: int = 0
+    rounds: int = ROUNDS
     vocabulary: Vocabulary = field(init=False)
     defined: dict[str, list[Definition]] = field(init=False)
 
@@ -119,9 +126,9 @@ class Checker:
         outcome = Outcome()
         made: dict[int, int] = dict.fromkeys(range(len(trial.commands)), 0)
         count = near = 0
-        for _ in range(ROUNDS):
-            # Commands that have not fired yet are tried again, with other graphs.
-            waiting = [n for n in made if n not in outcome.commands]
+        for rounds in range(self.rounds):
+            # Commands that have not fired yet are tried again, with other graphs, unless none can be made.
+            waiting = [n for n in made if n not in outcome.commands and (made[n] or rounds < 2)]
             if not waiting:
                 break
             matching: list[Items] = []
@@ -141,7 +148,7 @@ class Checker:
             failure = smallest(outcome.wrong, lambda items: self._probe(trial, items), rule)
         silent = tuple(n for n in made if n not in outcome.commands and made[n])
         ungenerated = tuple(n for n in made if not made[n])
-        return RuleCheck(rule, count, outcome.fired, near, outcome.near_fired, silent, ungenerated, failure)
+        return RuleCheck(rule, count, outcome.fired, near, outcome.near_fired, silent, ungenerated, failure, len(made))
 
     # ---- making graphs ----------------------------------------------------------------------------
 
@@ -192,7 +199,9 @@ class Checker:
             kept += commands if any(r is rule for r in file.rules) else ()
             files.append(RuleFile(file.path, file.purpose, file.declarations, tuple(kept)))
         # Approximate rules are off unless they are named.
-        approved = [replace(f, rules=tuple(replace(r, soundness="exact", group="check") for r in f.rules)) for f in files]
+        approved = [
+            replace(f, rules=tuple(replace(r, soundness="exact", group="check") for r in f.rules)) for f in files
+        ]
         return Trial(rule, commands, RuleBook(tuple(approved), (Stage("check", ("check",), 5),)))
 
     def _run(self, trial: Trial, sketches: list[Items], rng: np.random.Generator) -> _Seen:
@@ -239,7 +248,7 @@ class Checker:
             return error.summary
         except MeganeuraError:
             return None
-        for _ in range(ROUNDS):
+        for _ in range(INPUTS):
             for _kind, pure, inputs in trials_of(trial.rule, found, rng):
                 for difference in differences(found, inputs, trial.rule.soundness, trial.rule.allows, pure):
                     return difference, inputs
@@ -276,7 +285,7 @@ def trials_of(
     """Draw, whether to compute without rounding, and inputs."""
     exact = rule.soundness == "exact"
     for kind in values.draws_for(rule.soundness, rule.allows):
-        inputs = values.inputs_of(found.graph, kind, rng, exact)
+        inputs = values.inputs_of(found.graph, kind, rng, exact, rule.allows)
         yield kind, not exact, inputs
         if not exact and kind == "ordinary":
             yield kind, False, inputs

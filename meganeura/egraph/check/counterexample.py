@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meganeura.egraph.check.compare import Difference
-from meganeura.egraph.check.generate import Item
 from meganeura.egraph.check.instance import pruned, remade, single, size
+from meganeura.egraph.check.sketch import Item
 from meganeura.egraph.rulefile import RuleInfo
 from meganeura.ir.text import format_graph
 from meganeura.ir.types import TensorType
 
 Items = dict[str, Item]
 Probe = Callable[[Items], "tuple[Difference, dict[str, np.ndarray]] | str | None"]
-_CANDIDATES, _STEPS = 6, 60
+_CANDIDATES, _STEPS = 6, 30
 """Failing graphs to start from, smallest first, and tries at making one smaller."""
 
 
@@ -101,7 +101,9 @@ def _resized(kind: TensorType, old: int, new: int) -> TensorType:
     return TensorType(kind.dtype, tuple(new if d == old else d for d in kind.dims))
 
 
-def _described(items: Items, outcome: tuple[Difference, Mapping[str, np.ndarray]] | str, rule: RuleInfo) -> CounterExample:
+def _described(
+    items: Items, outcome: tuple[Difference, Mapping[str, np.ndarray]] | str, rule: RuleInfo
+) -> CounterExample:
     graph = single(items, rule.name)
     text = format_graph(graph)
     if isinstance(outcome, str):

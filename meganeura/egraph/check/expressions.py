@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from meganeura.egraph import shape_facts
 from meganeura.egraph.sexpr import Atom, Form, Sexpr
@@ -24,12 +25,13 @@ class Undefined(Exception):
     """The expression has no value, as an index out of range; the rule does not match."""
 
 
-class Scope(Protocol):
+@dataclass
+class Scope:
     """Values of attribute variables, types of class variables, values of uniform constants."""
 
-    values: Mapping[str, Any]
-    types: Mapping[str, Any]
-    splats: Mapping[str, float]
+    values: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, Any] = field(default_factory=dict)
+    splats: dict[str, float] = field(default_factory=dict)
 
 
 def literal(text: str) -> Any:
@@ -203,5 +205,3 @@ def _bind(items: tuple[Sexpr, ...], found: Any, scope: Scope) -> dict[str, Any] 
             if isinstance(item, Atom):
                 bound[item.text] = value
     return bound
-
-

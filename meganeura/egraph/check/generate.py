@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from meganeura.egraph.check import leaves, operands
-from meganeura.egraph.check.expressions import Unbound, Undefined, compute, equal, relation
+from meganeura.egraph.check.expressions import Unbound, Undefined, compute, equal
 from meganeura.egraph.check.leaves import Leaf
 from meganeura.egraph.check.pattern import NoTemplate, Template, Term
 from meganeura.egraph.check.propose import MOST_ELEMENTS, Proposer
+from meganeura.egraph.check.sketch import Item, Sketch, has_value, settle
 from meganeura.egraph.schema import FACTS
 from meganeura.egraph.sexpr import Atom, Form, forms
-from meganeura.egraph.split import is_variable
 from meganeura.errors import GraphError
 from meganeura.ir.op import Op, sizeof
 from meganeura.ir.types import DType, TensorType, TupleType, ValueType
+from meganeura.ops.shape import Slice
 
 _TRIES, _PASSES, _STEPS = 30, 5, 90
 """Guesses for one term, those of them to go deeper with, and steps of one attempt in all."""
 _LEAF_TERMS = ("Constant", "Full", "Input", "State")
-
-
-@dataclass(frozen=True)
-class Item:
-    """One node of a sketch: an op over other items, or a leaf."""
-
-    type: ValueType
-    op: Op | None = None
-    operands: tuple[str, ...] = ()
-    leaf: Leaf | None = None
-
-
-@dataclass
-class Sketch:
-    """A matching graph by class variables, in an order that builds.
-
-    It is also the scope in which guards are computed, while it grows.
-    """
-
-    items: dict[str, Item] = field(default_factory=dict)
-    values: dict[str, Any] = field(default_factory=dict)
-    types: dict[str, ValueType] = field(default_factory=dict)
-    splats: dict[str, float] = field(default_factory=dict)
-    pending: list[Form] = field(default_factory=list)
-
-    def copy(self) -> Sketch:
-        """A sketch to go on with, leaving this one as it is."""
-        return Sketch(dict(self.items), dict(self.values), dict(self.types), dict(self.splats), list(self.pending))
 
 
 def generate(template: Template, proposer: Proposer) -> Sketch | None:
@@ -77,8 +50,12 @@ class _Generator:
 
     def _order(self) -> list[str]:
         """Terms before their readers, and classes without a reader last."""
-        slices = {v: fs[0] for v, fs in self.facts.items() if fs[0].head == "slice-range" and v not in self.template.terms}
-        needs: dict[str, list[str]] = {v: list(t.operands) for v, t in self.template.terms.items() if t.made_by.name not in _LEAF_TERMS}
+        slices = {
+            v: fs[0] for v, fs in self.facts.items() if fs[0].head == "slice-range" and v not in self.template.terms
+        }
+        needs: dict[str, list[str]] = {
+            v: list(t.operands) for v, t in self.template.terms.items() if t.made_by.name not in _LEAF_TERMS
+        }
         needs |= {v: [str(f.items[2])] for v, f in slices.items()}
         done: dict[str, None] = {}
         waiting = list(needs)
@@ -95,7 +72,7 @@ class _Generator:
 
     def run(self) -> Sketch | None:
         sketch = Sketch(pending=list(self.guards))
-        if not self._settle(sketch):
+        if not settle(sketch):
             return None
         return self._grow(sketch, 0)
 
@@ -106,7 +83,7 @@ class _Generator:
             self.steps += 1
             if self.steps > _STEPS:
                 return None
-            if self._settle(further):
+            if settle(further):
                 found = self._grow(further, at + 1)
                 if found is not None:
                     return found
@@ -144,7 +121,7 @@ class _Generator:
                 if not self._leaf(sketch, operand, around, hint):
                     return False
                 near.append(sketch.types[operand])
-        if not self._settle(sketch):
+        if not settle(sketch):
             return False
         return self._apply(sketch, name, term)
 
@@ -214,8 +191,6 @@ class _Generator:
             return False
         starts, stops = [0] * kind.rank, list(shape)
         starts[axis], stops[axis] = low, high
-        from meganeura.ops.shape import Slice
-
         return self._put(sketch, name, Slice(tuple(starts), tuple(stops), (1,) * kind.rank), (source,))
 
     def _bound(self, sketch: Sketch, item: Any, otherwise: int) -> int:
@@ -228,9 +203,7 @@ class _Generator:
                 sketch.values[item.text] = otherwise
             return otherwise
 
-    def _leaf(
-        self, sketch: Sketch, name: str, near: Sequence[ValueType], hint: TensorType | None = None
-    ) -> bool:
+    def _leaf(self, sketch: Sketch, name: str, near: Sequence[ValueType], hint: TensorType | None = None) -> bool:
         if name in self.template.terms and self.template.terms[name].made_by.name not in _LEAF_TERMS:
             # A term that a rule's actions make and that is not placed yet.
             return False
@@ -277,9 +250,9 @@ class _Generator:
         if kind.dtype is DType.BOOL:
             if value not in (0.0, 1.0):
                 return False
-        elif not kind.dtype.is_float and (not np.isfinite(value) or value != int(value) or abs(value) > 2**31 - 1):
-            return False
-        elif kind.dtype is DType.U32 and value < 0:
+        elif (
+            not kind.dtype.is_float and (not np.isfinite(value) or value != int(value) or abs(value) > 2**31 - 1)
+        ) or (kind.dtype is DType.U32 and value < 0):
             return False
         if not self._agree(sketch, term, kind, float(value)):
             return False
@@ -302,69 +275,6 @@ class _Generator:
                 if isinstance(item, Atom):
                     sketch.values[item.text] = f"key {item.text}" if found is None else found
         return True
-
-    # ---- guards -----------------------------------------------------------------------------------
-
-    def _settle(self, sketch: Sketch) -> bool:
-        """Check and bind whatever can be computed by now; False where a guard fails."""
-        changed = True
-        while changed:
-            changed = False
-            rest = []
-            for guard in sketch.pending:
-                outcome = self._check(sketch, guard)
-                if outcome is False:
-                    return False
-                if outcome is None:
-                    rest.append(guard)
-                else:
-                    changed = True
-            sketch.pending = rest
-        return True
-
-    def _check(self, sketch: Sketch, guard: Form) -> bool | None:
-        """True: holds; False: fails; None: can't be told yet."""
-        try:
-            if guard.head in FACTS:
-                bound = relation(guard, sketch)
-                if bound is None:
-                    return False
-                sketch.values.update(bound)
-                return True
-            if guard.head != "=":
-                return bool(compute(guard, sketch))
-        except Undefined:
-            return False
-        except Unbound:
-            return None
-        sides: list[Any] = []
-        for item in guard.items[1:]:
-            try:
-                sides.append((True, compute(item, sketch)))
-            except Undefined:
-                return False
-            except Unbound:
-                sides.append((False, item))
-        (known_left, left), (known_right, right) = sides
-        if known_left and known_right:
-            return equal(left, right)
-        if known_left != known_right:
-            value, open_side = (left, right) if known_left else (right, left)
-            if isinstance(open_side, Atom) and is_variable(open_side):
-                sketch.values[open_side.text] = value
-                return True
-        return None
-
-
-def has_value(op: Op, types: Sequence[ValueType]) -> bool:
-    """False for a gather from an axis without elements, which typing lets pass."""
-    x = types[0] if types else None
-    if op.name in ("gather", "gather_elements", "embedding", "rope_dynamic") and isinstance(x, TensorType):
-        source = types[1] if op.name == "rope_dynamic" else x
-        assert isinstance(source, TensorType)
-        axis = getattr(op, "axis", 0)
-        return not 0 <= axis < source.rank or source.dims[axis] > 0
-    return True
 
 
 def _wanted_splats(guards: Sequence[Form]) -> dict[str, list[Any]]:

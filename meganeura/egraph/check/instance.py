@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from meganeura.egraph.check.generate import Item, has_value
+from meganeura.egraph.check.sketch import Item, has_value
 from meganeura.errors import GraphError
 from meganeura.ir.graph import Graph, Tensor
 from meganeura.ir.op import sizeof

@@ -60,7 +60,7 @@ def _argument(fact: Form, position: int, otherwise: Any, scope: Scope) -> Any:
         return otherwise
     except Unbound:
         if isinstance(item, Atom):
-            scope.values[item.text] = otherwise  # type: ignore[index]
+            scope.values[item.text] = otherwise
         return otherwise
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from meganeura.egraph.check.generate import Item
 from meganeura.egraph.check.instance import Items, remade
 from meganeura.egraph.check.leaves import Leaf
 from meganeura.egraph.check.propose import Proposer
+from meganeura.egraph.check.sketch import Item
 from meganeura.egraph.schema import attribute_sorts
 from meganeura.ir.op import OPS, Op
 from meganeura.ir.types import DType, TensorType

@@ -106,12 +106,12 @@ def _attention(position: int, known: Known, attributes: Mapping[str, Any], propo
         previous = known[position - 1] if name == "sin" else None
         if isinstance(previous, TensorType):
             return previous
-        return TensorType(dtype, (rows, base[-1] // 2))
+        return TensorType(dtype, (rows, sum(base[-1:]) // 2))
     shape = scores[-2:] if proposer.chance(0.4) else scores
     if proposer.chance(0.4) and len(shape) > 2:
         shape = (*(1 if proposer.chance(0.6) else d for d in shape[:-2]), *shape[-2:])
     elif proposer.chance(0.15):
-        shape = (1, shape[-1])
+        shape = (1, scores[-1])
     boolean = name == "mask" and attributes.get("mask") == "fill"
     return TensorType(DType.BOOL if boolean else dtype, tuple(shape))
 
@@ -190,6 +190,15 @@ def _where(position: int, known: Known, attributes: Mapping[str, Any], proposer:
     return TensorType(DType.BOOL, proposer.shape(shapes))
 
 
+def _expand(position: int, known: Known, attributes: Mapping[str, Any], proposer: Proposer) -> TensorType | None:
+    """Something to repeat: one axis of length one among others."""
+    if proposer.chance(0.4):
+        return None
+    shape = [proposer.dim() for _ in range(proposer.pick((2, 3, 4, 4, 5)))]
+    shape[int(proposer.rng.integers(max(len(shape) - 3, 0), len(shape)))] = 1
+    return TensorType(DType.F32, tuple(shape))
+
+
 _GUESSES: dict[str, Guess] = {
     "attention": _attention,
     "cached_attention": _cached,
@@ -205,4 +214,5 @@ _GUESSES: dict[str, Guess] = {
     "gather": _gather,
     "embedding": _gather,
     "where": _where,
+    "expand": _expand,
 }

@@ -29,7 +29,8 @@ DIMENSIONS: tuple[tuple[int, ...], ...] = (
     (4, 2, 1),
 )
 """Each attempt draws its dimensions from one of these: equal ones match more often, unequal ones show more."""
-_FLOATS = (1.0, 2.0, 0.5, 0.0, -1.0, -0.7, 1e-5, 1e-3, 0.25, 30.0, -math.inf, math.inf, -3.4028234663852886e38, -1e30)
+_LARGEST = (-3.4028234663852886e38, 3.4028234663852886e38)
+_FLOATS = (1.0, 2.0, 0.5, 0.0, -1.0, -0.7, 1e-5, 1e-3, 0.25, 30.0, -math.inf, math.inf, *_LARGEST, -1e30)
 _DTYPES = (DType.F32, DType.F32, DType.F32, DType.F32, DType.I32, DType.U32, DType.BOOL, DType.F16)
 
 
@@ -117,6 +118,9 @@ class Proposer:
         kind = self.rng.random()
         if self.numbers and kind < 0.55:
             value = self.pick(self.numbers)
+            if abs(value) > 1e38 and self.chance(0.5):
+                # Beyond a bound near float32's largest number there is room for that number only.
+                return math.copysign(_LARGEST[1], value)
             return self.pick((value, value, value, -value, value * 1.0001, value * 1.02, value + 0.5))
         if dims and kind < 0.75:
             return 1.0 / max(int(self.pick(dims)), 1)
@@ -135,7 +139,10 @@ class Proposer:
             return self._word(op, name)
         if sort == "f64":
             near = [int(d) for t in operands if isinstance(t, TensorType) for d in t.shape]  # type: ignore[arg-type]
-            return abs(self.number(near)) if name in ("eps", "softcap") else self.number(near)
+            value = self.number(near)
+            if name != "fill" and name != "value" and not abs(value) < 1e4:
+                value = 0.5
+            return abs(value) if name in ("eps", "softcap") else value
         if sort == "i64":
             if name == "axis":
                 return int(self.pick((n - 1, n - 1, n - 2, n - 3, 0, 1, 2, n)))
@@ -160,8 +167,10 @@ class Proposer:
         if op == "reshape":
             return self.reshaped(shape)
         if op == "expand":
-            grown = tuple(self.dim() if d == 1 and self.chance(0.7) else d for d in shape)
-            return (self.dim(), *grown) if self.chance(0.3) else grown
+            ones = [a for a, d in enumerate(shape) if d == 1]
+            one = self.pick(ones) if ones and self.chance(0.6) else -1
+            grown = tuple(self.dim() if d == 1 and one in (a, -1) else d for a, d in enumerate(shape))
+            return (self.dim(), *grown) if self.chance(0.2) else grown
         if name in ("starts", "stops", "steps"):
             return tuple(self._end(name, d) for d in shape)
         if name in ("low", "high"):
@@ -172,7 +181,9 @@ class Proposer:
     def _end(self, name: str, dim: int) -> int:
         if name == "starts":
             return 0 if self.chance(0.7) else int(self.rng.integers(dim + 1))
-        return 1 if name == "steps" and self.chance(0.8) else dim if self.chance(0.7) else int(self.rng.integers(dim + 1))
+        return (
+            1 if name == "steps" and self.chance(0.8) else dim if self.chance(0.7) else int(self.rng.integers(dim + 1))
+        )
 
     def _perm(self, n: int) -> Shape:
         axes = list(range(n))

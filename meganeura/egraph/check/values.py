@@ -53,10 +53,15 @@ def draw(kind: str, wanted: TensorType, rng: np.random.Generator, exact: bool) -
         return np.asarray(values).astype(dtype.numpy)
 
 
-def inputs_of(graph: Graph, kind: str, rng: np.random.Generator, exact: bool) -> dict[str, np.ndarray]:
+def inputs_of(
+    graph: Graph, kind: str, rng: np.random.Generator, exact: bool, allows: Collection[str] = ()
+) -> dict[str, np.ndarray]:
     """An array for every input and state."""
     leaves = {**graph.inputs, **graph.states}
     values = {name: draw(kind, node.tensor_type, rng, exact) for name, node in leaves.items()}
+    if "out-of-range" in allows:
+        # Whatever is indexed by data has two elements or more wherever it matters.
+        values |= {n: np.minimum(np.abs(v), 1) for n, v in values.items() if v.dtype.kind in "iu"}
     if kind == "masked":
         for name in sorted(_masks(graph)):
             if leaves[name].tensor_type.dtype.is_float:
