@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meganeura.bisect import Case, Setting, bisect
+from meganeura.bisect import Case, Setting, bisect, setting
 from meganeura.cli import verify
 from meganeura.cli.app import main
-from meganeura.ir.graph import Graph
+from meganeura.ir.graph import Graph, Node, Tensor
 from meganeura.ir.text import format_graph
 from meganeura.options import CompileOptions
 from meganeura.reference.compare import Difference
@@ -152,6 +152,26 @@ def test_tensors_that_lowering_mixes_up(device: Device, monkeypatch: pytest.Monk
     finding = findings[0]
     assert finding.stage == "lowering" and finding.kernel is not None and finding.kernel.sources == ("second",)
     assert "lowering" in finding.summary
+
+
+def test_a_search_that_is_wrong_without_any_rule(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = setting.optimize
+
+    def broken(graph: Graph, *arguments: Any, **options: Any) -> Any:
+        result, report = sound(graph, *arguments, **options)
+
+        def visit(new: Graph, node: Node, operands: tuple[Tensor, ...]) -> Tensor:
+            return new.apply("sigmoid" if node.op.name == "tanh" else node.op, *operands)
+
+        return result.rewrite(visit), report
+
+    monkeypatch.setattr(setting, "optimize", broken)
+    graph = Graph("curve")
+    graph.output("y", graph.apply("tanh", graph.input("x", (3,))) + 1.0)
+    case = Case(graph, {"x": np.array([0.5, 1, 2], np.float32)})
+    (finding,) = bisect(Setting(device, CompileOptions(), 1e-4), case, 20)
+    assert finding.stage == "search" and finding.rules == () and finding.case is not None
+    assert [node.op.name for node in finding.case.graph.nodes] == ["input", "tanh"]
 
 
 def test_nothing_to_find_in_a_sound_compiler(device: Device) -> None:
