@@ -13,7 +13,7 @@ HEAD = """# The rewrite rules
 
 What the e-graph search knows, file by file. This page is generated from `rules/*.egg` by
 `python docs/make_rules_catalogue.py`; change the rules, not the page. `meganeura rules show NAME` prints a rule's
-text, and `docs/architecture.md` shows rules at work.
+text, `docs/architecture.md` shows rules at work, and `docs/checking-rules.md` how each is checked.
 
 *Soundness* says what a rule may change: **exact** nothing, **reassociating** only rounding, **approximate** more
 than rounding, and such a rule is off unless asked for. One difference is allowed beyond that: a row of attention that

@@ -58,6 +58,7 @@ def test_reads_headers_places_and_commands() -> None:
         (rule("Big Name", "(rewrite (Neg x) x)"), ":1", "not a rule name"),
         (rule("a", "(rewrite (Neg x) x)", soundness="sure"), ":1", "soundness"),
         (";; rule: a\n;; soundness: exact\n(rewrite (Neg x) x)", ":1", "why"),
+        (";; rule: a\n;; soundness: exact\n;; why: x\n;; allows: much\n(rewrite (Neg x) x)", ":1", "allows 'much'"),
         (";; rule: a\n;; wy: a slip\n(rewrite (Neg x) x)", ":2", "not understood"),
         (";; rule: a\n;; why: x\n;; why: y\n(rewrite (Neg x) x)", ":3", "twice"),
     ],

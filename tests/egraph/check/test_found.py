@@ -65,3 +65,18 @@ def test_a_mask_given_to_attention_itself_is_recognised() -> None:
     _, report = search(graph)
     assert report.rules.get("causal-mask"), report.rules
     same(graph)
+
+
+def test_batched_table_rows_stood_on_end_are_not_read_at_positions() -> None:
+    graph = Graph()
+    x, at = graph.input("x", (2, 3, 1, 2)), graph.input("at", (2,), "u32")
+    cos, sin = (graph.apply("gather", graph.input(n, (4, 3)), at, axis=0).reshape((2, 3, 1, 1)) for n in ("c", "s"))
+    graph.output("y", rotation(x, cos, sin))
+    same(graph, {"at": np.array([1, 3])})
+
+
+def test_an_infinite_factor_stays_where_it_is() -> None:
+    graph = Graph()
+    x = graph.input("x", (1, 2))
+    graph.output("y", x * -np.inf + -np.inf)
+    same(graph, {"x": np.array([[0.0, 1.0]])})
