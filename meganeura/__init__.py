@@ -12,6 +12,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from meganeura import interrupt
+
+if interrupt.started_as_command():
+    # The command line's own package comes after this one, whose imports take long enough for a Ctrl-C.
+    interrupt.install_for_start()
+
 import meganeura.ops
 import meganeura.reference
 from meganeura.errors import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from meganeura.cli import interrupt
+from meganeura import interrupt
 
 __all__ = ["main"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 import meganeura
-from meganeura.cli import interrupt
+from meganeura import interrupt
 from meganeura.cli.output import Output, error_fields, naming_stdout, settle
 from meganeura.errors import InputError, MeganeuraError
 

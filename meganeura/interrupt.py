@@ -11,6 +11,15 @@ CODE = 130
 """The exit code of an interrupted command, as shells know it."""
 
 
+def started_as_command() -> bool:
+    """Whether this process is `meganeura` or `python -m meganeura`, and not a program that imports the package."""
+    started = getattr(sys, "argv", [""])[:1]
+    if started == ["-m"]:  # what Python has there while it imports the package of the module to run
+        given = sys.orig_argv
+        return given[given.index("-m") + 1 :][:1] == ["meganeura"] if "-m" in given else False
+    return bool(started) and os.path.basename(started[0]) in ("meganeura", "meganeura.exe", "meganeura-script.py")
+
+
 def install_for_start() -> None:
     """Let SIGINT end the process at once and quietly, while modules are imported and there is nothing to tidy."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
