@@ -40,6 +40,10 @@ def test_commands_and_options_exist() -> None:
             continue
         command = cli.get_command(context, name)
         assert command is not None
+        words = rest.split()
+        if isinstance(command, click.Group) and words:
+            command = command.get_command(context, words[0])
+            assert command is not None, f"{name} {words[0]}"
         known = {option for parameter in command.params for option in parameter.opts}
         assert set(re.findall(r"--[\w-]+", rest)) <= known
 
