@@ -13,6 +13,9 @@ from meganeura.lower.families import has_kernel
 from meganeura.lower.pointwise import is_pointwise
 
 Rules = dict[int, tuple[str, ...]]
+_PRODUCTS = ("matmul", "fused_matmul", "gated_matmul")
+_LONGEST_PRODUCT = 49152
+"""Inner dimension that every schedule sums within the loop iterations of a CPU adapter."""
 _JOINED_AT_ONCE = 4
 """WebGPU promises eight storage buffers to a kernel; this leaves some to what is computed around a join."""
 
@@ -24,6 +27,7 @@ def legalize(graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ..
         rules: for nodes of `graph`, the rewrites that led to them.
     """
     _check_features(graph, facts)
+    graph, rules = _with_short_products(graph, facts, rules)
     carried: Rules = {}
 
     def visit(new: Graph, node: Node, operands: tuple[Tensor, ...]) -> Tensor:
@@ -41,6 +45,57 @@ def legalize(graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ..
         return result
 
     return graph.rewrite(visit), carried
+
+
+def _with_short_products(
+    graph: Graph, facts: DeviceFacts, rules: Mapping[int, tuple[str, ...]]
+) -> tuple[Graph, Mapping[int, tuple[str, ...]]]:
+    """On a CPU adapter: products along very long inner dimensions as sums of shorter ones.
+
+    Mesa's software driver ends the loops of an invocation silently after 65535 iterations (see `lanes`).
+    """
+    long = {n.id for n in graph.nodes if n.op.name in _PRODUCTS and _inner(n, graph) > _LONGEST_PRODUCT}
+    if not facts.is_cpu or not long:
+        return graph, rules
+    carried: Rules = {}
+
+    def visit(new: Graph, node: Node, operands: tuple[Tensor, ...]) -> Tensor:
+        before = len(new.nodes)
+        if node.id not in long:
+            result = new.expand_into(node.op, operands, lambda op: True)
+        elif node.op.name == "matmul":
+            result = _sum_of_products(new, node.op, operands)
+        else:
+            result = new.expand_into(node.op, operands, lambda op: op.name not in _PRODUCTS[1:])
+        carried.update({i: rules[node.id] for i in range(before, len(new.nodes)) if node.id in rules})
+        return result
+
+    shorter = graph.rewrite(visit)
+    # Fused products became plain ones, which are split in the next round.
+    return _with_short_products(shorter, facts, carried)
+
+
+def _inner(node: Node, graph: Graph) -> int:
+    shape = graph.nodes[node.inputs[0]].tensor_type.dims
+    return shape[-2] if getattr(node.op, "transpose_a", False) else shape[-1]
+
+
+def _sum_of_products(new: Graph, op: Op, operands: tuple[Tensor, ...]) -> Tensor:
+    a, b = operands
+    along_a = a.rank - 2 if op.transpose_a else a.rank - 1  # type: ignore[attr-defined]
+    along_b = max(b.rank - (1 if op.transpose_b else 2), 0)  # type: ignore[attr-defined]
+    length = int(a.shape[along_a])  # type: ignore[arg-type]
+    total: Tensor | None = None
+    for start in range(0, length, _LONGEST_PRODUCT):
+        part = slice(start, min(start + _LONGEST_PRODUCT, length))
+        pieces = [
+            t[tuple(part if axis == along else slice(None) for axis in range(t.rank))]
+            for t, along in ((a, along_a), (b, along_b))
+        ]
+        product = new.apply(op, *pieces)
+        total = product if total is None else total + product
+    assert total is not None
+    return total
 
 
 def _join(new: Graph, op: Op, operands: tuple[Tensor, ...]) -> Tensor:
