@@ -16,6 +16,7 @@ from meganeura.errors import LimitError
 from meganeura.facts import DeviceFacts
 from meganeura.ir.op import Op, sizeof
 from meganeura.ir.types import DType, TensorType, TupleType, ValueType
+from meganeura.lower.lanes import CPU_LOOP_BUDGET
 from meganeura.lower.schedule import Kernel, Layout, Operand
 from meganeura.options import CompileOptions
 
@@ -180,10 +181,27 @@ def attention_kernel(
     name = options.attention
     if name == "auto":
         name = "direct" if facts.is_cpu else "literal"
-    schedule = SCHEDULES[name](op, AttentionSizes.of(inputs), facts)
+    sizes = AttentionSizes.of(inputs)
+    schedule = SCHEDULES[name](op, sizes, facts)
+    if facts.is_cpu and sizes.keys > _most_keys(schedule):
+        raise LimitError(
+            f"{op.name} over {sizes.keys} keys is too long for the {name} schedule",
+            op=op.name,
+            shapes=", ".join(repr(i.type) for i in inputs),
+            limit=f"{_most_keys(schedule)} keys on a CPU adapter, which ends long loops silently",
+            remedy="attend fewer keys at once, or use a GPU",
+        )
     items = output_type.items if isinstance(output_type, TupleType) else (output_type,)
     outputs = (_folded(items[0]), *(Operand.contiguous(t) for t in items[1:]))
     return AttentionKernel(op, inputs, outputs, schedule)
+
+
+def _most_keys(schedule: LiteralSchedule | DirectSchedule) -> int:
+    """Keys for which no invocation passes a CPU adapter's loop iterations."""
+    if isinstance(schedule, LiteralSchedule):
+        # Eight keys a tile; its own loop, the products' and the tree's steps count together.
+        return 8 * (CPU_LOOP_BUDGET // 16)
+    return CPU_LOOP_BUDGET * (schedule.invocations if schedule.mode == "split" else 1)
 
 
 def _folded(output: TensorType) -> Operand:

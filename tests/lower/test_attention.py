@@ -8,8 +8,11 @@ import pytest
 
 from meganeura.errors import LimitError
 from meganeura.facts import DeviceFacts, Limits
-from meganeura.ir.types import DType
-from meganeura.lower.attention import AttentionKernel, DirectSchedule, LiteralSchedule, supports
+from meganeura.ir.types import F32, DType, TensorType
+from meganeura.lower.attention import AttentionKernel, DirectSchedule, LiteralSchedule, attention_kernel, supports
+from meganeura.lower.schedule import Operand
+from meganeura.ops.attention import Attention
+from meganeura.options import CompileOptions
 from tests.codegen.attention_cases import Case, kernel_of, make
 
 CPU = DeviceFacts(
@@ -102,3 +105,10 @@ def test_what_does_not_fit_is_left_to_unfused_kernels(case: Case, facts: DeviceF
 def test_widest_heads_fit_the_least_device() -> None:
     problem = make(Case(d=256, dv=256))
     assert supports(problem.case.op, problem.operands, DeviceFacts())
+
+
+@pytest.mark.parametrize(("schedule", "rows", "keys"), [("direct", 40, 70_000), ("literal", 1, 40_000)])
+def test_more_keys_than_a_cpu_adapter_can_loop_over_are_refused(schedule: str, rows: int, keys: int) -> None:
+    q, k = (Operand.contiguous(TensorType(F32, (1, n, 8))) for n in (rows, keys))
+    with pytest.raises(LimitError, match=r"too long.*keys on a CPU adapter"):
+        attention_kernel(Attention(0.1), (q, k, k), q.type, CPU, CompileOptions(attention=schedule))
