@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import networkx
 
@@ -21,7 +21,6 @@ class Step:
     node: int
     sources: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
-    before: list[int] = field(default_factory=list)
 
 
 def order_steps(steps: list[Step]) -> list[Step]:

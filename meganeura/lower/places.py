@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from meganeura.facts import DeviceFacts
@@ -153,6 +152,3 @@ def _packed_weights(graph: Graph) -> frozenset[str]:
     found = [n for n in graph.nodes if n.op.name == "constant" and graph.constants[n.op.key].packed is not None]  # type: ignore[attr-defined]
     refused = {n.op.key for n in found if not takes(n, graph.constants[n.op.key].packed.transposed)}  # type: ignore
     return frozenset(n.op.key for n in found) - refused  # type: ignore[attr-defined]
-
-
-Materialize = Callable[[int], Place]

@@ -86,10 +86,6 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, 1 / (1 + tail), tail / (1 + tail))
 
 
-def _maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.maximum(a, b)
-
-
 def _define(class_name: str, ir_name: str, doc: str, function: Callable[..., Any], **extra: Any) -> Any:
     """Declare one elementwise op; `extra` overrides arity, accepts, flops or the base class."""
     base = extra.pop("base", Elementwise)

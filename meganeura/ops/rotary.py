@@ -121,12 +121,7 @@ class RopeDynamic(Rope):
         if position.shape != (1,):
             lead = (x.shape[0],) + (1,) * (x.rank - 2)
             rows = [graph.apply(Gather(0), table, position).reshape((*lead, table.shape[-1])) for table in (cos, sin)]
-            return _decompose_broadcast(self, x, rows[0], rows[1])
+            return Rope(self.interleaved).decompose([x, *rows])
         ramp = graph.apply("iota", dtype=DType.U32, shape=(count,), axis=0)
         rows = [graph.apply(Gather(0), table, position + ramp) for table in (cos, sin)]
         return Rope(self.interleaved).decompose([x, *rows])
-
-
-def _decompose_broadcast(op: Rope, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The rotation with tables that already broadcast against x."""
-    return Rope(op.interleaved).decompose([x, cos, sin])
